@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.contract.window_cases import (
     Watermark,
     by_aggregate,
     by_list,
+    by_opened_aggregate,
     by_reduce,
     case_of,
     table,
@@ -24,7 +26,7 @@ from tests.drawn import drawn
 
 pytestmark = pytest.mark.long
 
-BUILDS = [by_aggregate, by_list, by_reduce]
+BUILDS = [by_aggregate, by_list, by_reduce, by_opened_aggregate]
 
 
 def check(case: Case, build: Callable[[Any], Any], back: bool = False) -> None:
@@ -65,6 +67,19 @@ def test_the_table_of_both_languages(case: Case, build: Callable[[Any], Any]) ->
     check(case, build)
 
 
+@pytest.mark.parametrize("opened_first", [False, True])
+@pytest.mark.parametrize("name", ASSIGNERS)
+def test_one_way_goes_on_from_the_other(name: str, opened_first: bool) -> None:
+    """Rows that a worker adds many at a time, and rows one by one, by turns at each restart."""
+    pairs = [(before, after) for before in RULES for after in RULES]
+    for before, after in drawn(f"by turns, {name} {opened_first}", pairs, 24):
+        case = case_of(program(name, [before, after, before], "turns"))
+        ways = cycle([by_aggregate, by_opened_aggregate])
+        if opened_first:
+            next(ways)
+        check(case, lambda windows, ways=ways: next(ways)(windows), back=True)
+
+
 @pytest.mark.parametrize("name", ASSIGNERS)
 def test_there_and_back(name: str) -> None:
     """What the rules between do not know is there again: it must do no harm."""
@@ -73,4 +88,4 @@ def test_there_and_back(name: str) -> None:
     pairs = [(rules, each) for rules in others for each in RULES if rules.lateness == each.lateness]
     for rules, between in drawn(f"there and back, {name}", pairs, len(pairs) // 9):
         case = case_of(program(name, [rules, between, rules], "back"))
-        check(case, BUILDS[(RULES.index(rules) + RULES.index(between)) % 3], back=True)
+        check(case, BUILDS[(RULES.index(rules) + RULES.index(between)) % len(BUILDS)], back=True)

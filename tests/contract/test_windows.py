@@ -22,6 +22,7 @@ from keystate import (
     Time,
     ValueStateDescriptor,
 )
+from keystate.errors import KeystateError
 from keystate.testing import KeyedProcessHarness
 from keystate.windows import (
     ContinuousEventTimeTrigger,
@@ -56,6 +57,7 @@ from tests.contract.window_cases import (
     Watermark,
     by_aggregate,
     by_list,
+    by_opened_aggregate,
     by_reduce,
 )
 from tests.drawn import drawn
@@ -80,7 +82,7 @@ def at(time: int) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(time / 1000, datetime.timezone.utc)
 
 
-@pytest.mark.parametrize("build", [by_list, by_reduce, by_aggregate])
+@pytest.mark.parametrize("build", [by_list, by_reduce, by_aggregate, by_opened_aggregate])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_as_in_flink(case: Case, build: Callable[[Any], Any]) -> None:
     function = build(case.windows.side_output_late_data(LATE))
@@ -146,6 +148,130 @@ MODELS = {
 }
 
 
+class InOrder(AggregateFunction[Any, list[str], str]):
+    """What it was given, in that order; it changes its accumulator in place."""
+
+    def create_accumulator(self) -> list[str]:
+        return []
+
+    def add(self, value: Any, accumulator: list[str]) -> list[str]:
+        accumulator.append(f"{value.value}")
+        return accumulator
+
+    def get_result(self, accumulator: list[str]) -> str:
+        accumulator.append("end")  # of a copy: others go on with what there was
+        return " ".join(accumulator)
+
+
+class OpenedInOrder(InOrder):
+    def open(self, ctx: Any) -> None:
+        pass
+
+
+class Keyed(WindowFunction):
+    def apply(self, key: Any, window: Any, inputs: Any) -> Any:
+        (named,) = inputs
+        yield key, named, window.start
+        if len(named) % 3 == 0:
+            yield LATE, (key, window.end, at(window.start))
+
+
+@pytest.mark.parametrize("seed", drawn("many rows of windows", range(40), 8))
+@pytest.mark.parametrize("lateness", [0, 700])
+@pytest.mark.parametrize("slide", [1000, 300])
+@pytest.mark.long
+def test_many_rows_at_a_time_are_as_rows_one_by_one(slide: int, lateness: int, seed: int) -> None:
+    """In the order of each key's rows, with late ones and rows of many keys in a message."""
+    chance = random.Random(f"{slide} {lateness} {seed}")
+    windows = window(SlidingEventTimeWindows.of(1000, slide)).allowed_lateness(lateness)
+    functions = [
+        windows.side_output_late_data(LATE).aggregate(named, "array<string>", Keyed())
+        for named in (InOrder(), OpenedInOrder())
+    ]
+    output = "key string, named string, start long"
+    harnesses = [harness_of(function, output, parallelism=2) for function in functions]
+    watermark = 1000
+    for _ in range(30):
+        batch = []
+        for _ in range(chance.choice([0, 1, 30])):
+            time = max(0, watermark + chance.randint(-1500, 1500))
+            batch.append((chance.choice("abc"), chance.randint(1, 100), at(time)))
+        watermark += chance.randint(0, 800)
+        until = watermark if chance.random() < 0.5 else None
+        found = [harness.process_batch(batch, watermark=until) for harness in harnesses]
+        one, other = [sorted(rows, key=lambda row: row.key) for rows in found]
+        assert one == other
+        if chance.random() < 0.1:
+            parallelism = chance.randint(1, 3)
+            harnesses = [
+                KeyedProcessHarness.restore(harness.snapshot(), function, parallelism=parallelism)
+                for harness, function in zip(harnesses, functions[:: chance.choice([1, -1])])
+            ]
+    for harness in harnesses:
+        harness.advance_watermark(10**6)
+        assert harness.num_keys == 0
+    one, other = [sorted(harness.side_output(LATE)) for harness in harnesses]
+    assert one == other
+
+
+class Picky(Sum):
+    def __init__(self, wrong: Any) -> None:
+        self.wrong = wrong
+
+    def add(self, value: Any, accumulator: int) -> int:
+        if value.value == 7:
+            if self.wrong is None:
+                raise ArithmeticError("seven")
+            return self.wrong
+        return super().add(value, accumulator)
+
+    def get_result(self, accumulator: int) -> int:
+        if accumulator == 5:
+            raise ArithmeticError("five")
+        return accumulator
+
+
+class OpenedPicky(Picky):
+    def open(self, ctx: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("picky", [Picky, OpenedPicky])
+@pytest.mark.parametrize(
+    ("wrong", "value", "told"),
+    [
+        (
+            None,
+            7,
+            r"(?s)ArithmeticError: seven.*key 'b', row Row\(key='b', value=7",
+        ),
+        ("many", 7, r"state 'window-contents' of key 'b': expected bigint, got str 'many'"),
+        (None, 5, r"(?s)ArithmeticError: five.*while processing key 'b', timer 9999"),
+    ],
+)
+def test_an_error_names_key_and_row(picky: type[Picky], wrong: Any, value: int, told: str) -> None:
+    """Also where a message has rows of many keys."""
+    for lateness in (0, 1000):
+        windows = window(TUMBLING).allowed_lateness(lateness)
+        harness = harness_of(windows.aggregate(picky(wrong), "long", Total()))
+        rows = [(key, i + 10, at(1000 * i)) for i, key in enumerate("abcabc")]
+        rows[4] = ("b", value, at(12_000 if value == 7 else 500))
+        if value == 5:
+            del rows[1]
+        with pytest.raises(KeystateError, match=told):
+            harness.process_batch(rows, watermark=15_000)
+            harness.advance_watermark(16_000)
+
+
+@pytest.mark.parametrize("count", ["many rows", "one by one"])
+def test_a_row_without_time_is_named(count: str) -> None:
+    build = by_aggregate if count == "many rows" else by_opened_aggregate
+    harness = harness_of(build(window(TUMBLING)))
+    told = r"(?s)the row has no event time.*while processing key 'b', row Row\(key='b', value=2"
+    with pytest.raises(KeystateError, match=told):
+        harness.process_batch([("a", 1, at(5)), ("b", 2, None), ("c", 3, None)])
+
+
 @pytest.mark.parametrize("seed", drawn("rows of windows", range(5), 2))
 @pytest.mark.parametrize("lateness", [0, 700])
 @pytest.mark.parametrize("model", MODELS)
@@ -156,7 +282,7 @@ def test_any_rows_give_what_a_model_gives(model: str, lateness: int, seed: int) 
     assigner, totals = MODELS[model]
     functions = [
         build(window(assigner).allowed_lateness(lateness))
-        for build in (by_list, by_reduce, by_aggregate)
+        for build in (by_list, by_reduce, by_aggregate, by_opened_aggregate)
     ]
     harnesses = [harness_of(function, parallelism=chance.randint(1, 4)) for function in functions]
     rows: dict[str, list[tuple[int, int]]] = defaultdict(list)

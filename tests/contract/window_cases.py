@@ -142,3 +142,14 @@ def by_reduce(windows: Windows) -> Any:
 
 def by_aggregate(windows: Windows) -> Any:
     return windows.aggregate(Sum(), "long", Total())
+
+
+class OpenedSum(Sum):
+    """A function that may have states: it is given rows one by one, as they come."""
+
+    def open(self, ctx: Any) -> None:
+        pass
+
+
+def by_opened_aggregate(windows: Windows) -> Any:
+    return windows.aggregate(OpenedSum(), "long", Total())

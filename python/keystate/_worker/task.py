@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -84,7 +84,7 @@ class TaskFunction:
     def open(self, control: dict[str, Any]) -> KeyedOperator:
         """Opens a function of its own for a subtask."""
         plan: FunctionPlan = pickle.loads(self.function)
-        operator = KeyedOperator
+        operator: Callable[..., KeyedOperator] = KeyedOperator
         if self.declared.broadcast is not None:
             operator = BroadcastOperator
         elif self.declared.second is not None:
@@ -96,7 +96,7 @@ class TaskFunction:
 
 #: Operators that are loaded late: they need what others don't, such as numpy or asyncio.
 _LATE = {
-    Style.WINDOWS: ("keystate._worker.operators.windows", "WindowsOperator"),
+    Style.WINDOWS: ("keystate._worker.operators.windows", "windows_operator"),
     Style.BATCHES: ("keystate._worker.operators.batches", "BatchOperator"),
     Style.COLUMNS: ("keystate._worker.operators.column_aggregates", "ColumnAggregateOperator"),
     Style.COLUMN_WINDOWS: ("keystate._worker.operators.column_windows", "ColumnWindowsOperator"),
@@ -105,8 +105,8 @@ _LATE = {
 }
 
 
-def _operator(module: str, name: str) -> type[KeyedOperator]:
-    operator: type[KeyedOperator] = getattr(import_module(module), name)
+def _operator(module: str, name: str) -> Callable[..., KeyedOperator]:
+    operator: Callable[..., KeyedOperator] = getattr(import_module(module), name)
     return operator
 
 

@@ -9,9 +9,15 @@ from pyspark.sql import types as T
 
 from keystate.functions import OutputTag
 from keystate.runtime import RuntimeContext
-from keystate.windows._assigners import MergingWindowAssigner, WindowAssigner
+from keystate.windows._assigners import (
+    MergingWindowAssigner,
+    WindowAssigner,
+    fires_at_end,
+    is_fixed,
+)
 from keystate.windows._contents import Contents, Fold, FoldedContents, ListedContents
 from keystate.windows._evictors import Evictor
+from keystate.windows._folded import FoldedWindows, folded_windows
 from keystate.windows._functions import ProcessWindowFunction
 from keystate.windows._merging import MergingWindowSet
 from keystate.windows._open_rows import open_rows
@@ -68,8 +74,16 @@ class AnyWindowsFunction(WindowsFunction):
             self._contents,
             self._timers,
             self._domain,
-            self._copy,
+            self.row_copy,
         )
+
+    def folded(self) -> FoldedWindows | None:
+        contents = self._contents
+        if not (isinstance(contents, FoldedContents) and is_fixed(self._assigner)):
+            return None
+        if not fires_at_end(self._trigger, self._assigner):
+            return None
+        return folded_windows(self, self._assigner, contents.fold, self._lateness)
 
     def process_element(self, row: Any, ctx: Any) -> list[Any] | None:
         time = self._time_of(ctx)
@@ -109,7 +123,7 @@ class AnyWindowsFunction(WindowsFunction):
         assert holder is not None
         end = window.max_timestamp()
         past = self._by_event_time and end <= at.row.late_watermark
-        own = row if self._copy is None else self._copy(row)
+        own = row if self.row_copy is None else self.row_copy(row)
         self._contents.add(holder, own, at.row.event_time, past or self._merging is not None)
         at.window = key
         result = self._trigger.on_element(row, time, window, at)
@@ -135,6 +149,11 @@ class AnyWindowsFunction(WindowsFunction):
             # Windows of a FixedWindowsFunction, before a restart, have no timers here.
             for key in self._contents.ending(until + 1):
                 self._set_timer(key[0] - 1, key)
+            # Those of a FoldedWindows have none either.
+            for key in self._contents.closed():
+                cleanup = self._cleanup_time(window_of(key))
+                if not self._timers.has(domain, key, cleanup):
+                    self._set_timer(cleanup, key)
         while (due := self._timers.pop(domain, until, self._at.row)) is not None:
             self._fire(domain, *due, results)
 
@@ -218,8 +237,8 @@ class AnyWindowsFunction(WindowsFunction):
         """Removes a window with all that it has."""
         self._contents.clear(holder)
         self._trigger.clear(window, self._at)
-        if isinstance(self._function, ProcessWindowFunction):
-            self._function.clear(self._context)
+        if isinstance(self.function, ProcessWindowFunction):
+            self.function.clear(self._context)
         if self._merging is not None:
             self._merging.retire(key)
 

@@ -17,6 +17,7 @@ from keystate.functions import Function, OutputTag
 from keystate.metrics import Counter
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import FixedWindows, WindowAssigner
+from keystate.windows._contents import CONTENTS
 
 
 class ColumnsOfWindows(Function):
@@ -68,7 +69,7 @@ class ColumnWindowsFunction(ColumnsOfWindows):
         ends: the other arguments of windows.
     """
 
-    contents = "window-contents"
+    contents = CONTENTS
 
     def __init__(self, assigner: FixedWindows, *ends: Any) -> None:
         super().__init__(assigner, *ends)

@@ -20,16 +20,25 @@ from keystate.state import TypeLike, ValueStateDescriptor
 from keystate.windows._evictors import TimestampedValue
 from keystate.windows._window import FIRST_TIME, LAST_TIME, WindowKey
 
+#: The name of the state with accumulators.
+CONTENTS = "window-contents"
+
 
 class Fold(ABC):
-    """Makes one accumulator of rows; ``None`` is that of no rows."""
+    """Makes one accumulator of rows; ``None`` is that of no rows.
 
-    def __init__(self, acc_type: TypeLike) -> None:
+    Args:
+        function: the user's.
+        acc_type: of the accumulators.
+    """
+
+    def __init__(self, function: Any, acc_type: TypeLike) -> None:
+        self.function = function
         self.acc_type = acc_type
 
     def open(self, ctx: Any) -> None:
         """Opens the user's function."""
-        self._codec = codec(*resolve_type(self.acc_type, "an accumulator"))
+        self.codec = codec(*resolve_type(self.acc_type, "an accumulator"))
 
     @abstractmethod
     def close(self) -> None:
@@ -57,7 +66,7 @@ class Fold(ABC):
     def _as_read(self, accumulator: Any) -> Any:
         """An accumulator as it would be read if it had been stored."""
         try:
-            return self._codec.as_read(accumulator)
+            return self.codec.as_read(accumulator)
         except Misfit as error:
             raise StateTypeError(f"the accumulator of a window: {error}") from None
 
@@ -66,7 +75,7 @@ class ReduceFold(Fold):
     """Reduces rows to a row."""
 
     def __init__(self, plan: FunctionPlan, row_type: T.StructType) -> None:
-        super().__init__(row_type)
+        super().__init__(plan.function, row_type)
         self._row_type = row_type
         self._plan = plan
 
@@ -92,29 +101,28 @@ class AggregateFold(Fold):
     """Aggregates rows."""
 
     def __init__(self, function: AggregateFunction[Any, Any, Any], acc_type: TypeLike) -> None:
-        super().__init__(acc_type)
-        self._function = function
+        super().__init__(function, acc_type)
 
     def open(self, ctx: Any) -> None:
         super().open(ctx)
-        if hasattr(self._function, "open"):
-            self._function.open(ctx)
+        if hasattr(self.function, "open"):
+            self.function.open(ctx)
 
     def close(self) -> None:
-        if hasattr(self._function, "close"):
-            self._function.close()
+        if hasattr(self.function, "close"):
+            self.function.close()
 
     def add(self, row: Any, accumulator: Any) -> Any:
-        function = self._function
+        function = self.function
         if accumulator is None:
             accumulator = self._as_read(function.create_accumulator())
         return function.add(row, accumulator)
 
     def merge(self, a: Any, b: Any) -> Any:
-        return self._function.merge(a, b)
+        return self.function.merge(a, b)
 
     def result(self, accumulator: Any) -> Any:
-        return self._function.get_result(accumulator)
+        return self.function.get_result(accumulator)
 
 
 class Contents(ABC):
@@ -147,6 +155,10 @@ class Contents(ABC):
         """The windows that end until then and whose end has not passed, as far as that is noted."""
         return []
 
+    def closed(self) -> list[WindowKey]:
+        """The windows whose end has passed, as far as that is noted."""
+        return []
+
 
 class FoldedContents(Contents):
     """An accumulator for each window.
@@ -162,7 +174,7 @@ class FoldedContents(Contents):
 
     def open(self, ctx: KeyedStateStore) -> None:
         names = ("open", "end", "start")
-        descriptor = WindowMapDescriptor("window-contents", names, self.fold.acc_type)
+        descriptor = WindowMapDescriptor(CONTENTS, names, self.fold.acc_type)
         state: Any = ctx.get_sorted_map_state(descriptor)
         self.state = state
 
@@ -202,6 +214,10 @@ class FoldedContents(Contents):
     def ending(self, end: int) -> list[WindowKey]:
         after = (1, min(end + 1, LAST_TIME), FIRST_TIME)
         found = self.state.sub_iterator((1, FIRST_TIME, FIRST_TIME), after)
+        return [(each, start) for (_, each, start), _ in found]
+
+    def closed(self) -> list[WindowKey]:
+        found = self.state.sub_iterator((0, FIRST_TIME, FIRST_TIME), (1, FIRST_TIME, FIRST_TIME))
         return [(each, start) for (_, each, start), _ in found]
 
 

@@ -11,6 +11,7 @@ from keystate.functions import OutputTag
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import FixedWindows
 from keystate.windows._contents import Fold, FoldedContents
+from keystate.windows._folded import FoldedWindows, folded_windows
 from keystate.windows._functions import ProcessWindowFunction
 from keystate.windows._timers import EVENT_TIME, WindowTimers, delete, register
 from keystate.windows._window import WindowKey
@@ -37,6 +38,7 @@ class FixedWindowsFunction(WindowsFunction):
         row_type: T.StructType,
     ) -> None:
         super().__init__(assigner, function, fold, late_output, time_column, row_type)
+        self._fixed = assigner
         self._size, self._slide, self._offset = assigner.size, assigner.slide, assigner.offset
         self._contents = FoldedContents(fold)
 
@@ -45,12 +47,15 @@ class FixedWindowsFunction(WindowsFunction):
         self._contents.open(runtime_context)
         self._windows = self._contents.state
         self._add = add = self._contents.fold.add
-        copy = self._copy
+        copy = self.row_copy
         if copy is not None and self._slide < self._size:
             self._add = lambda row, accumulator: add(copy(row), accumulator)
         # Also what an AnyWindowsFunction has emptied can have states.
         states = self._at.function_context.has_window_states()
         self._left = WindowTimers(runtime_context) if states else None
+
+    def folded(self) -> FoldedWindows | None:
+        return folded_windows(self, self._fixed, self._contents.fold, lateness=0)
 
     def process_element(self, row: Any, ctx: Any) -> list[Any] | None:
         if self._by_event_time:
@@ -96,9 +101,9 @@ class FixedWindowsFunction(WindowsFunction):
         if self._left is not None:
             while (left := self._left.pop(domain, until, ctx)) is not None:
                 gone[left[1]] = None
-        if isinstance(self._function, ProcessWindowFunction):
+        if isinstance(self.function, ProcessWindowFunction):
             for at.window in gone:
-                self._function.clear(self._context)
+                self.function.clear(self._context)
         return results
 
     def _fire(self, accumulator: Any, results: list[Any]) -> None:

@@ -49,6 +49,13 @@ class WindowTimers:
         """Whether a timer is set, for whomever."""
         return self._state.contains((domain, time, *window))
 
+    def has(self, domain: int, window: WindowKey, time: int) -> bool:
+        """Whether a window has a timer; most often one at this time."""
+        keys = self._state.keys()
+        return self.contains(domain, time, window) or any(
+            key[0] == domain and key[2:] == window for key in keys
+        )
+
     def delete(self, domain: int, time: int, window: WindowKey, whose: int, ctx: Any) -> None:
         """Deletes a timer; harmless if it is not set."""
         key = (domain, time, *window)

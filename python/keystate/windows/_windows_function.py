@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import types as T
@@ -16,7 +17,7 @@ from keystate.windows._contents import Fold
 from keystate.windows._contexts import FunctionContext, WindowCallContext, WorkerWindowContext
 from keystate.windows._functions import ProcessWindowFunction, WindowFunction
 from keystate.windows._timers import EVENT_TIME, PROCESSING_TIME
-from keystate.windows._window import window_of
+from keystate.windows._window import WindowKey, window_of
 
 #: What takes a window's rows, or its one result; ``None`` if the result is emitted as it is.
 UserFunction = ProcessWindowFunction | WindowFunction | None
@@ -44,9 +45,9 @@ class WindowsFunction(KeyedProcessFunction):
         row_type: T.StructType,
     ) -> None:
         self._assigner = assigner
-        self._function = function
+        self.function = function
         self._fold = fold
-        self._late_output = late_output
+        self.late_output = late_output
         self.time_column = time_column
         self._row_type = row_type
         self._by_event_time = assigner.is_event_time()
@@ -54,23 +55,30 @@ class WindowsFunction(KeyedProcessFunction):
         self._merges = isinstance(assigner, MergingWindowAssigner)
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        #: Copies a row for a function that may change it: the trigger and other windows see it too.
-        rows = codec(self._row_type)
-        self._copy = rows.copy if rows.mutable else None
         at = self._at = WindowCallContext()
         at.function_context = FunctionContext(runtime_context, at, self._merges)
         self._context = WorkerWindowContext(at)
         if self._fold is not None:
             self._fold.open(runtime_context)
-        if self._function is not None:
-            self._function.open(at.function_context)
-        self._dropped = runtime_context.get_metrics_group().counter("numLateRecordsDropped")
+        if self.function is not None:
+            self.function.open(at.function_context)
+        self.dropped = runtime_context.get_metrics_group().counter("numLateRecordsDropped")
 
     def close(self) -> None:
-        if self._function is not None:
-            self._function.close()
+        if self.function is not None:
+            self.function.close()
         if self._fold is not None:
             self._fold.close()
+
+    @property
+    def row_copy(self) -> Callable[[Any], Any] | None:
+        """Copies a row for a function that may change it, where others see it too."""
+        rows = codec(self._row_type)
+        return rows.copy if rows.mutable else None
+
+    def folded(self) -> Any:
+        """These windows, if rows are only added to what they hold; else ``None``."""
+        return None
 
     @abstractmethod
     def on_timer(self, timestamp: int, ctx: Any) -> Any:
@@ -90,20 +98,25 @@ class WindowsFunction(KeyedProcessFunction):
 
     def _late(self, row: Any) -> list[Any]:
         """What is emitted for a row that is too late."""
-        if self._late_output is not None:
-            return [(self._late_output, row)]
-        self._dropped.inc()
+        if self.late_output is not None:
+            return [(self.late_output, row)]
+        self.dropped.inc()
         return []
+
+    def emit(self, window: WindowKey, result: Any, ctx: Any, results: list[Any]) -> None:
+        """Has the function make results of a window's one result."""
+        self._at.row, self._at.window = ctx, window
+        self._call([result], results)
 
     def _call(self, elements: list[Any], results: list[Any]) -> None:
         """Has the function make results of the window's rows, or of its one result."""
-        function, row = self._function, self._at.row
-        key = row.get_current_key()
+        function, row = self.function, self._at.row
         result: Any
         if function is None:
             result = elements
         elif isinstance(function, ProcessWindowFunction):
-            result = function.process(key, self._context, elements)
+            result = function.process(row.get_current_key(), self._context, elements)
         else:
+            key = row.get_current_key()
             result = function.apply(key, window_of(self._at.window), elements)
         collect(result, row.take, results)

@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 
 from keystate._codec import codec
 from keystate._worker.aggregates import distinct_values
+from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.declared import ColumnAggregate
 from keystate._worker.aggregates.groups import Groups, lists
-
-Parts = list[pa.Array]
 
 
 class Computation:

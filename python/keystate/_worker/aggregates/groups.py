@@ -30,24 +30,25 @@ class Groups:
     """
 
     def __init__(self, order: Numbers, starts: Numbers) -> None:
-        self._order = order
-        self._starts = starts
+        self.order = order
+        self.starts = starts
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return len(self.starts)
 
     @cached_property
-    def _sizes(self) -> Numbers:
-        return np.diff(self._starts, append=len(self._order))
+    def sizes(self) -> Numbers:
+        """How many values each group has."""
+        return np.diff(self.starts, append=len(self.order))
 
     @cached_property
     def _ids(self) -> Numbers:
         """For each value in order the number of its group."""
-        return np.repeat(np.arange(len(self)), self._sizes)
+        return np.repeat(np.arange(len(self)), self.sizes)
 
     def heads(self, values: Numbers) -> Numbers:
         """The first value of each group."""
-        return values[self._order[self._starts]]
+        return values[self.order[self.starts]]
 
     def any(self, flags: Numbers) -> Numbers:
         """Whether a flag is set in each group."""
@@ -55,15 +56,15 @@ class Groups:
 
     def end(self, values: pa.Array, last: bool, ignore_nulls: bool) -> pa.Array:
         """The first or last value of each group; with `ignore_nulls` null only if all are."""
-        size = len(self._order)
+        size = len(self.order)
         if not (ignore_nulls and values.null_count):
-            places = self._starts + self._sizes - 1 if last else self._starts
-            return values.take(pa.array(self._order[places]))
+            places = self.starts + self.sizes - 1 if last else self.starts
+            return values.take(pa.array(self.order[places]))
         reduce, none = (np.maximum, -1) if last else (np.minimum, size)
-        places = np.where(_valid(values)[self._order], np.arange(size), none)
-        found = reduce.reduceat(places, self._starts)
+        places = np.where(_valid(values)[self.order], np.arange(size), none)
+        found = reduce.reduceat(places, self.starts)
         missing = found == none
-        return values.take(pa.array(self._order[np.where(missing, 0, found)], mask=missing))
+        return values.take(pa.array(self.order[np.where(missing, 0, found)], mask=missing))
 
     def sums(self, values: pa.Array, what: str) -> pa.Array:
         """The sum of each group's values that are not null; null if there are none.
@@ -92,10 +93,10 @@ class Groups:
         if len(numbers) == 0:
             return False
         most = max(abs(int(numbers.min())), abs(int(numbers.max())))
-        return most * int(self._sizes.max()) > _LARGEST
+        return most * int(self.sizes.max()) > _LARGEST
 
     def _decimal_sums(self, values: pa.Array, what: str) -> pa.Array:
-        wide = values.take(pa.array(self._order)).cast(pa.decimal256(76, values.type.scale))
+        wide = values.take(pa.array(self.order)).cast(pa.decimal256(76, values.type.scale))
         table = pa.table({"group": self._ids, "value": wide})
         grouped = table.group_by("group", use_threads=False).aggregate([("value", "sum")])
         try:
@@ -107,7 +108,7 @@ class Groups:
         """The least or greatest value of each group that is not null; null if there is none."""
         numbers = as_numbers(values)
         if numbers is None:
-            order, ids = _sorted(values, self._order, self._ids, greatest)
+            order, ids = _sorted(values, self.order, self._ids, greatest)
             bounds = np.searchsorted(ids, np.arange(len(self) + 1))
             missing = bounds[1:] == bounds[:-1]
             heads = np.where(missing, 0, bounds[:-1])
@@ -145,7 +146,7 @@ class Groups:
 
     def _elements(self, of_lists: pa.Array) -> tuple[pa.Array, Numbers]:
         """The elements of lists, group by group, and the group of each."""
-        ordered = of_lists.take(pa.array(self._order))
+        ordered = of_lists.take(pa.array(self.order))
         lengths = np.asarray(pc.fill_null(pc.list_value_length(ordered), 0))
         return ordered.flatten(), np.repeat(self._ids, lengths)
 
@@ -163,7 +164,7 @@ class Groups:
     def _reduced(self, reduce: Any, values: Numbers) -> Numbers:
         if len(self) == 0:
             return values[:0]
-        reduced: Numbers = reduce.reduceat(values[self._order], self._starts)
+        reduced: Numbers = reduce.reduceat(values[self.order], self.starts)
         return reduced
 
     def _array(self, numbers: Numbers, values: pa.Array) -> pa.Array:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from keystate._protocol import Control
-from keystate._worker.aggregates.computing import Parts
+from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.key_groups import key_numbers
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.messages.columns import Columns
@@ -55,9 +55,11 @@ class ColumnAggregateOperator(ColumnOperator):
             self._state.add(slots.to_numpy().astype(np.int64), self._lift(rows))
 
     def _lift(self, rows: pa.RecordBatch) -> Parts:
-        if self._function.combined:
-            return self._aggregation.unpack_columns(rows.columns[-len(self._function.aggregates) :])
-        return self._aggregation.lift(rows)
+        if not self._function.combined:
+            return super()._lift(rows)
+        columns = rows.columns[-len(self._function.aggregates) :]
+        parts: Parts = self._aggregation.unpack_columns(columns)
+        return parts
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
         slots, domains, times = due_arrays(message)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from keystate._worker.aggregates.accumulators import taken
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.operators.column_windows import ColumnWindowsOperator
 from keystate._worker.operators.windows import NO_WATERMARK
@@ -27,12 +28,12 @@ class ColumnSessionsOperator(ColumnWindowsOperator):
         if len(slots) == 0:
             return
         windows = self._function
-        starts, closed = self._times(rows)
+        starts, closed = self._times(slots, rows)
         ends = starts + windows.gap
         gone = max(closed - windows.lateness, NO_WATERMARK)
         of_keys = slots.to_numpy().astype(np.int64)
         self._pass(of_keys[starts <= closed], results)
-        parts = self._aggregation.lift(rows)
+        parts = self._lift(rows)
         late = ends <= closed
         if not late.any():
             self._state.add(of_keys, ends, starts, parts)
@@ -41,12 +42,10 @@ class ColumnSessionsOperator(ColumnWindowsOperator):
         (left,) = np.nonzero(~too_late)
         for chosen, is_late in _in_turns(of_keys[left], late[left]):
             places = left[chosen]
-            mine = [part.take(pa.array(places)) for part in parts]
-            added = of_keys[places], ends[places], starts[places], mine
+            added = of_keys[places], ends[places], starts[places], taken(parts, places)
             if is_late:
                 too_late[places], ended = self._state.add_late_sessions(*added, gone)
-                if len(ended):
-                    results.append((0, self._of_windows(ended)))
+                self._emit(ended, results)
             else:
                 self._state.add(*added)
         self._take_late(rows, too_late, results)

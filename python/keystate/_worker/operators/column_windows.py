@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keystate._spec import StateSpec
+from keystate._worker.aggregates.accumulators import Parts, taken
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.contexts.row_context import RowContext
@@ -22,6 +24,7 @@ from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.column_timers import ColumnTimers
 from keystate._worker.state.timers import WorkerTimers
 from keystate._worker.state.window_columns import WindowColumns
+from keystate._worker.state.worker_state import WorkerState
 from keystate.functions import TimeDomain
 
 
@@ -33,18 +36,20 @@ class ColumnWindowsOperator(ColumnOperator):
     _state_class: type[WindowColumns] = WindowColumns
 
     def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
-        windows = plan.function
-        self._open_state = lambda spec, index, cursor, _: self._state_class(
-            spec, index, cursor, self._aggregation, windows.lateness
-        )
-        clock = TimeDomain.EVENT_TIME if windows.by_event_time else TimeDomain.PROCESSING_TIME
-        self._domain: int = clock.value
+        self._open_state = self._open_columns
         super().__init__(plan, declared, control)
+
+    def _open_columns(self, spec: StateSpec, index: int, cursor: Any, _: Any) -> WorkerState:
+        return self._state_class(spec, index, cursor, self._aggregation, self._function.lateness)
 
     def _make_context(self) -> RowContext:
         return WindowsContext()
 
     def _make_timers(self) -> WorkerTimers:
+        clock = (
+            TimeDomain.EVENT_TIME if self._function.by_event_time else TimeDomain.PROCESSING_TIME
+        )
+        self._domain: int = clock.value
         return ColumnTimers(self._state, self._domain)
 
     # -- rows -----------------------------------------------------------------------------------
@@ -53,7 +58,7 @@ class ColumnWindowsOperator(ColumnOperator):
         if len(slots) == 0:
             return
         windows = self._function
-        times, closed = self._times(rows)
+        times, closed = self._times(slots, rows)
         # Windows that end by then are gone.
         gone = max(closed - windows.lateness, NO_WATERMARK)
         size, slide = windows.size, windows.slide
@@ -62,33 +67,28 @@ class ColumnWindowsOperator(ColumnOperator):
         # By row and then by window, so that the rows of a window are in their order.
         ends = (first_end[:, None] - each[None, :] * slide).ravel()
         of_rows = np.repeat(np.arange(len(times)), len(each))
-        taken = (ends > times[of_rows]) & (ends > gone)
+        fits = (ends > times[of_rows]) & (ends > gone)
         too_late = times < gone
-        too_late[of_rows[taken]] = False
+        too_late[of_rows[fits]] = False
         self._take_late(rows, too_late, results)
         of_keys = slots.to_numpy().astype(np.int64)
-        parts = self._aggregation.lift(rows)
-        late = taken & (ends <= closed)
+        parts = self._lift(rows)
+        late = fits & (ends <= closed)
         if windows.lateness:
             self._pass(of_keys[times <= closed], results)
-        for chosen, add in ((late, self._add_late), (taken & ~late, self._add)):
+        for chosen, add in ((late, self._add_late), (fits & ~late, self._add)):
             if chosen.all() and len(each) == 1:
                 add(of_keys, ends, parts, results)
             elif chosen.any():
                 places = of_rows[chosen]
-                mine = [part.take(pa.array(places)) for part in parts]
-                add(of_keys[places], ends[chosen], mine, results)
+                add(of_keys[places], ends[chosen], taken(parts, places), results)
 
-    def _add(
-        self, slots: Numbers, ends: Numbers, parts: list[pa.Array], results: list[Any]
-    ) -> None:
+    def _add(self, slots: Numbers, ends: Numbers, parts: Parts, results: list[Any]) -> None:
         self._state.add(slots, ends, ends - self._function.size, parts)
 
-    def _add_late(
-        self, slots: Numbers, ends: Numbers, parts: list[pa.Array], results: list[Any]
-    ) -> None:
+    def _add_late(self, slots: Numbers, ends: Numbers, parts: Parts, results: list[Any]) -> None:
         late = self._state.add_late(slots, ends, ends - self._function.size, parts)
-        results.append((0, self._of_windows(late)))
+        self._emit(late, results)
 
     def _pass(self, slots: Numbers, results: list[Any]) -> None:
         """Fires what the last micro-batch's watermark has passed, before rows behind it.
@@ -102,10 +102,9 @@ class ColumnWindowsOperator(ColumnOperator):
             return
         self._timers.passed(slots, until, *self._state.due_timers(slots, until))
         due = self._state.take_due(slots, until)
-        if len(due):
-            results.append((0, self._of_windows(due)))
+        self._emit(due, results)
 
-    def _times(self, rows: pa.RecordBatch) -> tuple[Numbers, int]:
+    def _times(self, slots: pa.Array, rows: pa.RecordBatch) -> tuple[Numbers, int]:
         """The rows' times in ms, and the time by which windows that end have ended."""
         context, windows = self._context, self._function
         if not windows.by_event_time:
@@ -114,8 +113,11 @@ class ColumnWindowsOperator(ColumnOperator):
         if pa.types.is_struct(times.type):
             times = pc.struct_field(times, 1)
         if times.null_count:
+            place = pc.index(times.is_null(), True).as_py()
+            context.slot = slots[place].as_py()
+            context.row = self._rows.decode(rows.slice(place, 1).to_struct_array())[0]
             raise ValueError(
-                "a row has no event time, so it is in no window: filter such rows out before "
+                "the row has no event time, so it is in no window: filter such rows out before "
                 "window()"
             )
         millis = times.cast(pa.int64()).to_numpy() // 1000
@@ -128,10 +130,13 @@ class ColumnWindowsOperator(ColumnOperator):
         if count and windows.late_output is None:
             windows.dropped.inc(count)
         elif count:
-            output = self._outputs.get_field_index(windows.late_output.tag_id)
-            if self._tagged and output > 0:
-                found = rows.filter(pa.array(late)).to_struct_array()
-                results.append((output, found))
+            self._emit_late(rows.filter(pa.array(late)), results)
+
+    def _emit_late(self, rows: pa.RecordBatch, results: list[Any]) -> None:
+        """Adds rows to the output of those that are too late."""
+        output = self._outputs.get_field_index(self._function.late_output.tag_id)
+        if self._tagged and output > 0:
+            results.append((output, rows.to_struct_array()))
 
     # -- timers ---------------------------------------------------------------------------------
 
@@ -152,8 +157,12 @@ class ColumnWindowsOperator(ColumnOperator):
         )
         until = int(times[mine].max())
         due = self._state.take_due(slots[mine], until if clock is None else max(until, clock))
-        if len(due):
-            results.append((0, self._of_windows(due)))
+        self._emit(due, results)
+
+    def _emit(self, entries: Entries, results: list[Any]) -> None:
+        """Adds what is emitted of windows."""
+        if len(entries):
+            results.append((0, self._of_windows(entries)))
 
     def _of_windows(self, entries: Entries) -> pa.Array:
         """What is emitted of windows: key, start, end, and results."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from keystate._codec import codec
 from keystate._protocol import Control, Message
+from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.computing import Aggregation
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.calls.plan import FunctionPlan
@@ -16,6 +18,7 @@ from keystate._worker.messages.columns import GONE, Columns
 from keystate._worker.operators.batches import ArrowKeys, BatchOperator
 from keystate._worker.operators.declared import Declared
 from keystate._worker.state.column_entries import Entries
+from keystate._worker.state.column_state import ColumnState
 from keystate.errors import DeclarationError
 
 #: The index of an output and rows of it.
@@ -26,16 +29,28 @@ class ColumnOperator(BatchOperator):
     """An operator of column aggregates, with one state."""
 
     def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
-        self._function = plan.function
-        self._aggregation = Aggregation(plan.function.aggregates)
+        self._function = self._make_function(plan)
+        self._aggregation = self._make_aggregation()
         output: pa.StructType = codec(declared.output).arrow
         self._outputs = output if declared.spec.side_outputs else pa.struct([pa.field("", output)])
         self._tagged = declared.spec.side_outputs
         super().__init__(plan, declared, control)
 
-    @property
+    def _make_function(self, plan: FunctionPlan) -> Any:
+        """Tells what is computed."""
+        return plan.function
+
+    def _make_aggregation(self) -> Any:
+        return Aggregation(self._function.aggregates)
+
+    def _lift(self, rows: pa.RecordBatch) -> Parts:
+        """The accumulators of rows."""
+        parts: Parts = self._aggregation.lift(rows)
+        return parts
+
+    @cached_property
     def _state(self) -> Any:
-        (state,) = self._states
+        (state,) = (each for each in self._states if isinstance(each, ColumnState))
         return state
 
     def begin_task(self, control: dict[str, Any]) -> None:

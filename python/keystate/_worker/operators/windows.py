@@ -8,6 +8,8 @@ late, and then it passes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
@@ -59,6 +61,23 @@ class WindowsContext(RowContext):
             return self.late_watermark
         watermark = self.current_watermark()
         return NO_WATERMARK if watermark is None else watermark
+
+
+def windows_operator(
+    plan: FunctionPlan, declared: Declared, control: dict[str, Any]
+) -> KeyedOperator:
+    """The operator of a function of windows: of whole messages of rows, where that is the same."""
+    by_columns = (
+        plan.dead_letters is None
+        and not control.get(Control.REAL_TIME)
+        and plan.function.folded() is not None
+        and find_spec("numpy") is not None
+    )
+    if by_columns:
+        operators = import_module("keystate._worker.operators.folded_windows")
+        operator: KeyedOperator = operators.FoldedWindowsOperator(plan, declared, control)
+        return operator
+    return WindowsOperator(plan, declared, control)
 
 
 class WindowsOperator(KeyedOperator):

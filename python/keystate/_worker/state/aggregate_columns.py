@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from keystate._protocol import Part, state_column
-from keystate._worker.aggregates.computing import Parts
+from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.messages.columns import Columns, list_column
 from keystate._worker.state.column_entries import Entries

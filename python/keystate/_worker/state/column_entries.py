@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 
-from keystate._worker.aggregates.computing import Aggregation, Parts
+from keystate._worker.aggregates.accumulators import (
+    Accumulation,
+    Parts,
+    concatenated,
+    filtered,
+    taken,
+)
 from keystate._worker.aggregates.groups import Groups, Numbers
 
 
@@ -48,17 +53,11 @@ class Entries:
 
     def select(self, mask: Numbers) -> Entries:
         """Those of them where `mask` is true."""
-        return self._like([column[mask] for column in self._columns()], self._filtered(mask))
+        return self._like([c[mask] for c in self._columns()], filtered(self.parts, mask))
 
     def take(self, places: Numbers) -> Entries:
         """Those of them at these places, in this order."""
-        chosen = pa.array(places)
-        columns = [column[places] for column in self._columns()]
-        return self._like(columns, [part.take(chosen) for part in self.parts])
-
-    def _filtered(self, mask: Numbers) -> Parts:
-        chosen = pa.array(mask)
-        return [part.filter(chosen) for part in self.parts]
+        return self._like([c[places] for c in self._columns()], taken(self.parts, places))
 
     def _columns(self) -> list[Numbers]:
         flags = [self.changed, self.timed, self.stored]
@@ -77,10 +76,9 @@ class Entries:
         if len(chunks) == 1:
             return chunks[0]
         columns = [np.concatenate(each) for each in zip(*(c._columns() for c in chunks))]
-        parts = [pa.concat_arrays(list(each)) for each in zip(*(c.parts for c in chunks))]
-        return Entries._like(columns, parts)
+        return Entries._like(columns, concatenated(chunk.parts for chunk in chunks))
 
-    def merged(self, aggregation: Aggregation) -> Entries:
+    def merged(self, aggregation: Accumulation) -> Entries:
         """One for each key and window, sorted by slot, and then as the JVM has them."""
         order, starts = self._grouped()
         groups = Groups(order, starts)
@@ -92,14 +90,14 @@ class Entries:
         ]
         return self._like(columns, aggregation.merge(groups, self.parts))
 
-    def running(self, aggregation: Aggregation) -> Entries:
+    def running(self, aggregation: Accumulation) -> Entries:
         """For each of them what its window has with it and those before it.
 
         Each doubles how many entries it knows of, until all know of all before them.
         """
         order, starts = self._grouped()
         ranks = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
-        parts = [part.take(pa.array(order)) for part in self.parts]
+        parts = taken(self.parts, order)
         reach = 1
         while reach <= ranks.max(initial=0):
             far = ranks >= reach
@@ -114,7 +112,7 @@ class Entries:
             reach *= 2
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
-        return self._like(self._columns(), [part.take(pa.array(back)) for part in parts])
+        return self._like(self._columns(), taken(parts, back))
 
     def _grouped(self) -> tuple[Numbers, Numbers]:
         """The order by slot and window, and where in it each of them begins."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from keystate._spec import StateSpec
-from keystate._worker.aggregates.computing import Aggregation
+from keystate._worker.aggregates.accumulators import Accumulation
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.messages.columns import Columns
 from keystate._worker.state.column_entries import Entries
@@ -25,7 +25,7 @@ _MERGED_AT_ONCE = 50_000
 class ColumnState(WorkerState):
     """The accumulators of all keys."""
 
-    def __init__(self, spec: StateSpec, index: int, cursor: Any, aggregation: Aggregation) -> None:
+    def __init__(self, spec: StateSpec, index: int, cursor: Any, aggregation: Accumulation) -> None:
         super().__init__(spec, index, cursor)
         self._aggregation = aggregation
         self._none = self._no_entries()

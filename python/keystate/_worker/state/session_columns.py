@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from keystate._worker.aggregates.computing import Parts
+from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.groups import Groups, Numbers
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.window_columns import WindowColumns

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from keystate._protocol import Bound, Part, state_column
 from keystate._spec import StateSpec
-from keystate._worker.aggregates.computing import Aggregation, Parts
+from keystate._worker.aggregates.accumulators import Accumulation, Parts
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.messages.columns import Columns, list_column
 from keystate._worker.state.column_entries import Entries
@@ -38,7 +38,7 @@ class WindowColumns(ColumnState):
     """
 
     def __init__(
-        self, spec: StateSpec, index: int, cursor: Any, aggregation: Aggregation, lateness: int
+        self, spec: StateSpec, index: int, cursor: Any, aggregation: Accumulation, lateness: int
     ) -> None:
         self._lateness = lateness
         self._key_type: pa.DataType = spec.key_codec().arrow

@@ -92,6 +92,11 @@ private[keystate] final class AnyWindowsFunction(
       // Windows of a FixedWindowsFunction, before a restart, have no timers here.
       val last = if (until == Long.MaxValue) until else until + 1
       contents.ending(last).foreach(key => setTimer(key.end - 1, key))
+      // Those that a worker has kept by columns have none either.
+      contents.closed.foreach { key =>
+        val cleanup = cleanupTime(key.window)
+        if (!timers.has(domain, key, cleanup)) setTimer(cleanup, key)
+      }
     }
     val service = at.row.timerService()
     var due = timers.pop(of, until, service)

@@ -95,6 +95,9 @@ private[keystate] sealed abstract class Contents extends Serializable {
 
   /** The windows that end until then and whose end has not passed, as far as that is noted. */
   def ending(end: Long): Seq[WindowKey] = Nil
+
+  /** The windows whose end has passed, as far as that is noted. */
+  def closed: Seq[WindowKey] = Nil
 }
 
 /** An accumulator for each window.
@@ -161,6 +164,11 @@ private[keystate] final class FoldedContents(val fold: Fold) extends Contents {
     .tailIterator(ContentsKey(1, Long.MinValue, Long.MinValue))
     .map(_.getKey.window)
     .takeWhile(window => window.end <= end && window.end != Long.MaxValue)
+    .toVector
+
+  override def closed: Seq[WindowKey] = accumulators
+    .headIterator(ContentsKey(1, Long.MinValue, Long.MinValue))
+    .map(_.getKey.window)
     .toVector
 }
 

@@ -53,6 +53,12 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
   def contains(domain: TimeDomain, time: Long, window: WindowKey): Boolean =
     timers.contains(WindowTimer(stored(domain), time, window.end, window.start))
 
+  /** Whether a window has a timer; most often one at this time. */
+  def has(domain: TimeDomain, window: WindowKey, time: Long): Boolean =
+    contains(domain, time, window) || timers.keys().exists { timer =>
+      timer.domain == stored(domain) && timer.window == window
+    }
+
   /** Deletes a timer; harmless if it is not set. */
   def delete(
       domain: TimeDomain,

@@ -10,7 +10,10 @@ import org.scalatest.funsuite.AnyFunSuite
 import org.apache.spark.sql.{Dataset, Encoder}
 
 import keystate.stream.WindowedDataset
-import keystate.{AggregateFunction, Collector, OutputTag, SessionFixture, TypeInformation}
+import keystate.{
+  AggregateFunction, Collector, KeyOrder, KeyedProcessFunction, OutputTag, RuntimeContext,
+  SessionFixture, SortedMapState, SortedMapStateDescriptor, TypeInformation
+}
 import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedInputs, TestedOperator}
 
 final case class WindowTotal(key: String, total: Long, start: java.lang.Long, last: java.lang.Long)
@@ -42,6 +45,30 @@ class Sum extends AggregateFunction[Purchase, Long, Long] {
   override def add(value: Purchase, accumulator: Long): Long = accumulator + value.value
   override def getResult(accumulator: Long): Long = accumulator
   override def merge(first: Long, second: Long): Long = first + second
+}
+
+/** Leaves what a worker of Python leaves that computes windows by columns: one from 0 to 1000 whose
+  * end has passed, with the key's timer at the end of its lateness, 500 ms.
+  */
+class KeptByColumns extends KeyedProcessFunction[String, Purchase, WindowTotal] {
+  @transient private var contents: SortedMapState[ContentsKey, Long] = _
+
+  override def open(ctx: RuntimeContext): Unit =
+    contents = ctx.getSortedMapState(
+      new SortedMapStateDescriptor(
+        "window-contents",
+        KeyOrder.NATURAL,
+        WindowStates.Contents,
+        implicitly[TypeInformation[Long]]
+      )
+    )
+
+  override def processElement(in: Purchase, ctx: Context, out: Collector[WindowTotal]): Unit = {
+    contents.put(ContentsKey(0, 1000, 0), in.value)
+    ctx.timerService().registerEventTimeTimer(1499)
+  }
+
+  override def onTimer(time: Long, ctx: OnTimerContext, out: Collector[WindowTotal]): Unit = ()
 }
 
 /** The table of window cases, which Python's windows pass too. */
@@ -144,6 +171,33 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
       }
     } finally subtask.close()
   }
+
+  for (lateness <- Seq(300L, 500L, 900L))
+    test(s"a window that columns have kept is removed, with a lateness of $lateness ms") {
+      val in = new TestedInput(TypeInformation.of(implicitly[Encoder[Purchase]]))
+      val rows = in.stream.withWatermark("time", "0 seconds").keyed("key")
+      def totals() = rows
+        .window(TumblingEventTimeWindows.of(Duration.ofSeconds(1)), "time")
+        .allowedLateness(Duration.ofMillis(lateness))
+        .aggregate(new Sum, new Totals[Long, TimeWindow])
+      val subtask = new TestedOperator[WindowTotal](
+        TestedInputs.One,
+        Seq(in),
+        () => rows.process(new KeptByColumns),
+        parallelism = 1,
+        maxParallelism = 4,
+        Nil,
+        "hashmap"
+      )
+      try {
+        subtask.run(Seq(Seq(Purchase("a", 5, new Timestamp(600)))), watermark = 1200)
+        subtask.restart(totals _)
+        subtask.run(Nil, watermark = 1600)
+        assert((subtask.numEntries > 0) == lateness > 600)
+        subtask.run(Nil, watermark = 3000)
+        assert(subtask.numEntries == 0)
+      } finally subtask.close()
+    }
 
   // What a reduce keeps is like what an aggregate keeps, so one of them will do there.
   for ((backend, tried) <- Seq("hashmap" -> builds, "rocksdb" -> (builds - "reduce")))

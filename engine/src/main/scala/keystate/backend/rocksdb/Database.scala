@@ -333,6 +333,8 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       .setAvoidFlushDuringShutdown(true)
       // A new database has no files that threads could open.
       .setMaxFileOpeningThreads(1)
+      // Else each database takes 4 MiB of disk for its list of files at once.
+      .setManifestPreallocationSize(ManifestBytes)
     families
       .setCompressionType(CompressionType.LZ4_COMPRESSION)
       .setWriteBufferSize(WriteBufferBytes)
@@ -381,6 +383,7 @@ private[rocksdb] object Database {
   private final val MemTables = "rocksdb.cur-size-all-mem-tables"
   private final val WriteBufferBytes = 32L << 20
   private final val ArenaBytes = 256L << 10
+  private final val ManifestBytes = 64L << 10
   private final val HashTableRatio = 0.75
 
   /** With how many files in level 0 RocksDB slows down writes, and makes them wait, if it is not told

@@ -1,0 +1,102 @@
+"""Accumulators that the user's function makes, among those that are computed by columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from keystate._codec import Codec
+from keystate._worker.aggregates.accumulators import Parts, objects
+from keystate._worker.aggregates.groups import Groups, Numbers
+
+
+class Fold(Protocol):
+    """Makes one accumulator of rows; ``None`` is that of no rows."""
+
+    #: Of the accumulators.
+    codec: Codec
+
+    def add(self, row: Any, accumulator: Any) -> Any:
+        """The accumulator with a row in it."""
+
+
+class FoldedRows:
+    """Accumulators of rows, as Python has them.
+
+    Their parts are whether it is a row that is still to be added, and the row or the accumulator.
+    In a group an accumulator takes the place of what comes before it.
+
+    Args:
+        fold: adds a row.
+        copy: of a row that other windows are given too; ``None`` if there is no need for one.
+    """
+
+    def __init__(self, fold: Fold, copy: Callable[[Any], Any] | None) -> None:
+        self._fold = fold
+        self._copy = copy
+        #: The place of the row that was being added when the function failed.
+        self.failed_at: int | None = None
+
+    @staticmethod
+    def of_rows(rows: list[Any]) -> Parts:
+        """The parts of rows that are to be added."""
+        return [np.full(len(rows), True), objects(rows)]
+
+    @staticmethod
+    def of_accumulators(accumulators: list[Any]) -> Parts:
+        """The parts of accumulators."""
+        return [np.full(len(accumulators), False), objects(accumulators)]
+
+    def add(self, row: Any, accumulator: Any) -> Any:
+        """The accumulator with a row in it, as it will be read when it was stored.
+
+        Raises:
+            Misfit: it is not of its type.
+        """
+        codec = self._fold.codec
+        added = self._fold.add(row if self._copy is None else self._copy(row), accumulator)
+        return added if type(added) is codec.plain else codec.as_read(added)
+
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        are_rows, values = parts
+        if len(groups) == 0:
+            return [are_rows[:0], values[:0]]
+        merged = values[groups.order[groups.starts]]
+        (touched,) = np.nonzero(groups.any(are_rows) | (groups.sizes > 1))
+        self._merge(groups, touched, are_rows, values, merged)
+        return [np.full(len(groups), False), merged]
+
+    def _merge(
+        self, groups: Groups, touched: Numbers, are_rows: Numbers, values: Numbers, merged: Numbers
+    ) -> None:
+        flags, ordered = are_rows[groups.order].tolist(), values[groups.order].tolist()
+        starts = groups.starts[touched]
+        bounds = zip(touched.tolist(), starts.tolist(), (starts + groups.sizes[touched]).tolist())
+        fold, copy, codec = self._fold.add, self._copy, self._fold.codec
+        plain, as_read = codec.plain, codec.as_read
+        at = 0
+        try:
+            for number, start, stop in bounds:
+                accumulator = None
+                for at in range(start, stop):
+                    each = ordered[at]
+                    if not flags[at]:
+                        accumulator = each
+                        continue
+                    accumulator = fold(each if copy is None else copy(each), accumulator)
+                    if type(accumulator) is not plain:
+                        accumulator = as_read(accumulator)
+                merged[number] = accumulator
+        except Exception:
+            self.failed_at = int(groups.order[at])
+            raise
+
+    def pack(self, parts: Parts, kind: pa.DataType) -> pa.Array:
+        return self._fold.codec.encode(parts[1].tolist()).cast(kind)
+
+    def unpack(self, stored: pa.Array) -> Parts:
+        # The type that the state is made with is known before the function is opened.
+        return self.of_accumulators(self._fold.codec.decode(stored) if len(stored) else [])

@@ -1,0 +1,79 @@
+"""The contents of windows by columns, where the user's function makes the accumulators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from keystate._codec import Misfit
+from keystate._worker.aggregates.accumulators import Parts
+from keystate._worker.aggregates.folded import FoldedRows
+from keystate._worker.aggregates.groups import Numbers
+from keystate._worker.state.column_entries import Entries
+from keystate._worker.state.window_columns import WindowColumns
+
+#: Is given a window's end and start, and its accumulator.
+Fire = Callable[[tuple[int, int], Any], None]
+
+
+class FoldedColumns(WindowColumns):
+    """The windows of all keys; rows are added to them when they are asked for.
+
+    An error of the function is one of the key and the row that are at hand then.
+    """
+
+    _aggregation: FoldedRows
+
+    def settle(self) -> None:
+        """Adds the rows that are waiting."""
+        self._merge()
+
+    def _merge(self) -> Entries:
+        if not self._added:
+            return self._merged
+        self._added = [together := Entries.concat([self._merged, *self._added])]
+        self._merged = self._none
+        self._aggregation.failed_at = None
+        try:
+            return super()._merge()
+        except Exception as e:
+            at = self._aggregation.failed_at
+            if at is not None:
+                self._cursor.row = together.parts[1][at]
+                self._blame(e, int(together.slots[at]))
+            raise
+
+    def _blame(self, error: Exception, slot: int) -> None:
+        """Notes whose error it is."""
+        self._cursor.slot = slot
+        if isinstance(error, Misfit):
+            self._misfit(error, slot)
+
+    def add_late_rows(
+        self, slots: Numbers, ends: Numbers, starts: Numbers, parts: Parts, fire: Fire
+    ) -> None:
+        """Adds rows to windows whose end has passed, and fires the window after each of them."""
+        self._fetch(0, slots, ends, starts)
+        before = self._merge()
+        mine = before.select(self._of(slots)[before.slots] & (before.opens == 0))
+        known = dict(zip(_windows(mine.slots, mine.ends, mine.starts), mine.parts[1].tolist()))
+        changed = dict.fromkeys(windows := _windows(slots, ends, starts))
+        for window, row in zip(windows, parts[1].tolist()):
+            slot, end, start = window
+            self._cursor.slot, self._cursor.row = slot, row
+            try:
+                accumulator = self._aggregation.add(row, known.get(window))
+            except Misfit as e:
+                self._misfit(e, slot)
+            known[window] = accumulator
+            fire((end, start), accumulator)
+        columns = [np.array(column) for column in zip(*changed)]
+        accumulators = FoldedRows.of_accumulators([known[window] for window in changed])
+        opens = np.zeros(len(changed), np.int64)
+        self._append(Entries(columns[0], opens, columns[1], columns[2], accumulators, False))
+
+
+def _windows(slots: Numbers, ends: Numbers, starts: Numbers) -> list[tuple[int, int, int]]:
+    return list(zip(slots.tolist(), ends.tolist(), starts.tolist()))

@@ -13,6 +13,12 @@ private[backend] object KeySort {
   // With fewer keys, comparing the numbers is quicker than a radix sort.
   private final val FewKeys = 200
 
+  // With fewer keys whose numbers are equal, comparing the keys is quicker than to sort anew.
+  private final val FewEqual = 16
+
+  // Beyond that, keys are compared: they may have very long beginnings in common.
+  private final val MostDepth = 8
+
   private val longs =
     MethodHandles.byteArrayViewVarHandle(classOf[Array[Long]], ByteOrder.BIG_ENDIAN)
 
@@ -33,7 +39,12 @@ private[backend] object KeySort {
   }
 
   /** The indexes of the keys, in the order of the keys. */
-  def order(keys: Keys): Array[Int] = {
+  def order(keys: Keys): Array[Int] = order(keys, 0)
+
+  /** @param depth
+    *   how often the keys have been sorted by bytes before these
+    */
+  private def order(keys: Keys, depth: Int): Array[Int] = {
     val count = keys.count
     val index = (1L << (32 - Integer.numberOfLeadingZeros(count - 1))) - 1
     val prefixes = new Array[Long](count)
@@ -56,13 +67,40 @@ private[backend] object KeySort {
       val prefix = sortedPrefixes(from) & ~index
       var until = from + 1
       while (until < count && (sortedPrefixes(until) & ~index) == prefix) until += 1
-      if (until - from > 1) {
-        val equal = order.slice(from, until).sorted(keys.compare(_, _))
-        System.arraycopy(equal, 0, order, from, equal.length)
-      }
+      if (until - from > FewEqual) {
+        val equal = order.slice(from, until)
+        // Where no bit differs, only the keys' lengths do.
+        val sorted =
+          if (varying == 0 || depth == MostDepth) equal.sorted(keys.compare(_, _))
+          else this.order(chosen(keys, equal), depth + 1).map(equal(_))
+        System.arraycopy(sorted, 0, order, from, sorted.length)
+      } else if (until - from > 1) insert(keys, order, from, until)
       from = until
     }
     order
+  }
+
+  /** Some of the keys. They begin to differ later than all of them. */
+  private def chosen(keys: Keys, indexes: Array[Int]): Keys = new Keys {
+    override def count: Int = indexes.length
+    override def array(i: Int): Array[Byte] = keys.array(indexes(i))
+    override def start(i: Int): Int = keys.start(indexes(i))
+    override def end(i: Int): Int = keys.end(indexes(i))
+  }
+
+  /** Sorts a part of `order` by comparing keys. */
+  private def insert(keys: Keys, order: Array[Int], from: Int, until: Int): Unit = {
+    var i = from + 1
+    while (i < until) {
+      val key = order(i)
+      var k = i
+      while (k > from && keys.compare(order(k - 1), key) > 0) {
+        order(k) = order(k - 1)
+        k -= 1
+      }
+      order(k) = key
+      i += 1
+    }
   }
 
   /** Sets `prefixes` to eight bytes of each key, after the bytes that all keys begin with. The bits

@@ -28,4 +28,21 @@ class KeySortSuite extends AnyFunSuite {
       assert(keys.map(_.toSeq).toSeq == expected.map(_.toSeq).toSeq, (count, prefix, length, range))
     }
   }
+
+  test("keys of few beginnings are sorted by what comes after them") {
+    val random = new Random(7)
+    // An entry's key of a map: the key, and then the entry's own.
+    val entries = Array.fill(20000) {
+      Array.fill[Byte](8)(random.nextInt(3).toByte) ++ Array.fill[Byte](6)(1) ++
+        random.nextBytes(random.nextInt(12))
+    }
+    val zeros = Array.tabulate(600)(i => Array.fill[Byte](i * 7)(0) ++ random.nextBytes(1))
+    for (keys <- Seq(entries, zeros, zeros.map(_.dropRight(1)))) {
+      val sorted = keys.clone
+      Arrays.sort(sorted, BytewiseOrder.comparator)
+      val expected = sorted.map(_.toSeq).toSeq
+      KeySort.sort(keys, keys.length)
+      assert(keys.map(_.toSeq).toSeq == expected)
+    }
+  }
 }

@@ -63,8 +63,12 @@ private[heap] sealed abstract class SortedTable extends KeyGroupTable {
   override def writeChanges(family: Int, group: Int, sink: ChangeSink): Unit = {
     val keys = undo.copyKeys()
     KeySort.sort(keys, keys.length)
-    keys.foreach(key => sink.add(family, group, key, get(key)))
+    val found = valuesOf(keys)
+    keys.foreach(key => sink.add(family, group, key, found(key)))
   }
+
+  /** Finds the values of keys, which it is asked for in their order. */
+  protected def valuesOf(keys: Array[Array[Byte]]): Array[Byte] => Array[Byte] = get
 
   override def changesCommitted(): Unit = if (undo.size > 0) undo = new BytesMap[Array[Byte]]
 
@@ -95,12 +99,17 @@ private[heap] object SortedTable {
   /** Bytes that a key with entries takes in a hash table, with its sorted map but without itself. */
   private[heap] final val KeyOverhead = 100
 
+  /** A search takes as long as going along so many entries, or longer. */
+  private[heap] final val ManySearches = 8
+
   /** Stands in the undo log for "there was no entry"; compared by reference. */
   private val Absent = new Array[Byte](0)
 }
 
 /** One sorted map of all entries. */
 private[heap] final class OrderedTable extends SortedTable {
+  import SortedTable.ManySearches
+
   private val entries = new SortedTable.SortedEntries(BytewiseOrder.comparator)
 
   override def get(key: Array[Byte]): Array[Byte] = entries.get(key)
@@ -112,6 +121,23 @@ private[heap] final class OrderedTable extends SortedTable {
     new SortedEntriesIterator(BytewiseOrder.range(entries, start, end, reverse))
 
   override protected def entryOverhead: Int = 80
+
+  override protected def valuesOf(keys: Array[Array[Byte]]): Array[Byte] => Array[Byte] =
+    if (keys.length <= entries.size / ManySearches) get else along(keys.head)
+
+  /** Goes along the entries, from the first key on, instead of searching for each. */
+  private def along(first: Array[Byte]): Array[Byte] => Array[Byte] = {
+    val rest = entries.tailMap(first, true).entrySet.iterator
+    var entry = if (rest.hasNext) rest.next() else null
+    key => {
+      var order = if (entry == null) 1 else BytewiseOrder.comparator.compare(entry.getKey, key)
+      while (order < 0) {
+        entry = if (rest.hasNext) rest.next() else null
+        order = if (entry == null) 1 else BytewiseOrder.comparator.compare(entry.getKey, key)
+      }
+      if (order == 0) entry.getValue else null
+    }
+  }
 }
 
 /** A hash table of keys, each with a sorted map of its entries, by their user keys. A key without

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keystate
@@ -22,7 +23,7 @@ from keystate.windows import (
 from pyspark.sql import DataFrame
 
 from bench.nexmark.queries.windows import Count
-from bench.session import bench_session, in_turns, print_compared, write
+from bench.session import Build, bench_session, in_turns, print_compared, write
 from bench.workloads.reducing import OUTPUT, Statistics
 
 KEYS = 100_000
@@ -41,44 +42,59 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     args = parser.parse_args()
     with bench_session() as (spark, work):
-        chance = np.random.default_rng(7)
-        columns = {
-            "key": chance.integers(0, KEYS, args.rows),
-            "value": chance.integers(0, 1000, args.rows),
-        }
-        micros = np.sort(chance.integers(0, SPAN * 1_000_000, args.rows)) + 10**15
-        time = pa.array(micros).cast(pa.timestamp("us", tz="UTC"))
-        plain = write(work / "plain", pa.table(columns))
-        timed = write(work / "timed", pa.table({**columns, "time": time}))
-
-        def rows() -> DataFrame:
-            source = spark.readStream.schema(f"{SCHEMA}, time timestamp").parquet(str(timed))
-            return source.withWatermark("time", "0 seconds")
-
-        def windows(assigner: Any) -> Any:
-            return keystate.keyed(rows(), "key").window(assigner)
-
-        tumbling = TumblingEventTimeWindows.of(Time.minutes(5))
-        sliding = SlidingEventTimeWindows.of(Time.minutes(5), Time.minutes(1))
-        sessions = EventTimeSessionWindows.with_gap(Time.minutes(1))
+        table = rows(args.rows)
+        plain = write(work / "plain", table.drop_columns("time"))
+        timed = write(work / "timed", table)
+        stream = spark.readStream.schema(f"{SCHEMA}, time timestamp").parquet(str(timed))
         contenders: dict[str, Callable[[], DataFrame]] = {
             "W5": lambda: keystate.keyed(
                 spark.readStream.schema(SCHEMA).parquet(str(plain)), "key"
             ).process(Statistics(), OUTPUT),
-            "W5, rows with a time": lambda: keystate.keyed(rows(), "key").process(
-                Statistics(), OUTPUT
-            ),
-            "tumbling, aggregate": lambda: windows(tumbling).aggregate(Count(), "long", "n long"),
-            "tumbling, aggregate, late firings": lambda: (
-                windows(tumbling).allowed_lateness(1000).aggregate(Count(), "long", "n long")
-            ),
-            "tumbling, list of rows": lambda: windows(tumbling).apply(Length(), "n long"),
-            "sliding, 5 windows a row, aggregate": lambda: windows(sliding).aggregate(
-                Count(), "long", "n long"
-            ),
-            "sessions, aggregate": lambda: windows(sessions).aggregate(Count(), "long", "n long"),
+            "W5, rows with a time": lambda: _keyed(stream).process(Statistics(), OUTPUT),
+            **{name: partial(build, stream) for name, build in WINDOWS.items()},
         }
         print_compared(in_turns(spark, work, contenders, args.repeat), args.rows)
+
+
+def rows(count: int) -> pa.Table:
+    """So many rows of keys by chance, in the order of their times."""
+    chance = np.random.default_rng(7)
+    micros = np.sort(chance.integers(0, SPAN * 1_000_000, count)) + 10**15
+    columns = {
+        "key": chance.integers(0, KEYS, count),
+        "value": chance.integers(0, 1000, count),
+        "time": pa.array(micros).cast(pa.timestamp("us", tz="UTC")),
+    }
+    return pa.table(columns)
+
+
+def _keyed(df: DataFrame) -> Any:
+    return keystate.keyed(df.withWatermark("time", "0 seconds"), "key")
+
+
+def _of(assigner: Any, apply: Callable[[Any], DataFrame]) -> Build:
+    return lambda df: apply(_keyed(df).window(assigner))
+
+
+def _counted(windows: Any) -> DataFrame:
+    counts: DataFrame = windows.aggregate(Count(), "long", "n long")
+    return counts
+
+
+_TUMBLING = TumblingEventTimeWindows.of(Time.minutes(5))
+
+#: Windows by functions.
+WINDOWS: dict[str, Build] = {
+    "tumbling, aggregate": _of(_TUMBLING, _counted),
+    "tumbling, aggregate, late firings": _of(
+        _TUMBLING, lambda windows: _counted(windows.allowed_lateness(1000))
+    ),
+    "tumbling, list of rows": _of(_TUMBLING, lambda windows: windows.apply(Length(), "n long")),
+    "sliding, 5 windows a row, aggregate": _of(
+        SlidingEventTimeWindows.of(Time.minutes(5), Time.minutes(1)), _counted
+    ),
+    "sessions, aggregate": _of(EventTimeSessionWindows.with_gap(Time.minutes(1)), _counted),
+}
 
 
 if __name__ == "__main__":

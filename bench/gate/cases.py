@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from bench import spark_operators
+from bench import spark_operators, windows
 from bench.nexmark.events import Events
 from bench.nexmark.queries import BY_ROWS
 from bench.nexmark.spark_system import run
@@ -74,6 +74,18 @@ def _nexmark(query: str) -> Measure:
     return seconds
 
 
+def _windows(name: str) -> Measure:
+    """Windows by functions, of 500,000 rows in one micro-batch."""
+
+    def seconds(spark: SparkSession, folder: Path) -> float:
+        data = folder / "windows"
+        if not data.exists():
+            write(data, windows.rows(500_000))
+        return measure(spark, windows.WINDOWS[name], data, {}).seconds
+
+    return seconds
+
+
 def _operator(name: str, provider: str) -> Measure:
     """A million rows in one of Spark's own operators."""
     operator, mode = spark_operators.OPERATORS[name]
@@ -100,6 +112,8 @@ CASES = {
     "W4": Case(_rows(W4, KEYSTATE)),
     "W5": Case(_rows(W5, KEYSTATE)),
     "W8": Case(_rows(W8, KEYSTATE)),
+    "windows, late firings": Case(_windows("tumbling, aggregate, late firings")),
+    "sessions": Case(_windows("sessions, aggregate")),
     "batch of 10 rows": Case(_batch(KEYSTATE), _batch(TWS_PANDAS)),
     "Spark's aggregation, RocksDB": _spark("aggregation, known keys"),
     "Spark's sessions, RocksDB": _spark("sessions"),

@@ -58,6 +58,7 @@ from tests.contract.window_cases import (
     by_aggregate,
     by_list,
     by_opened_aggregate,
+    by_opened_list,
     by_reduce,
 )
 from tests.drawn import drawn
@@ -66,6 +67,7 @@ INPUT = "key string, value long, time timestamp"
 LATE = OutputTag("late", INPUT)
 
 TUMBLING = TumblingEventTimeWindows.of(Time.seconds(10))
+BUILDS = [by_list, by_reduce, by_aggregate, by_opened_aggregate, by_opened_list]
 
 
 def harness_of(function: Any, output: str = OUTPUT, **options: Any) -> KeyedProcessHarness:
@@ -82,7 +84,7 @@ def at(time: int) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(time / 1000, datetime.timezone.utc)
 
 
-@pytest.mark.parametrize("build", [by_list, by_reduce, by_aggregate, by_opened_aggregate])
+@pytest.mark.parametrize("build", BUILDS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_as_in_flink(case: Case, build: Callable[[Any], Any]) -> None:
     function = build(case.windows.side_output_late_data(LATE))
@@ -170,24 +172,36 @@ class OpenedInOrder(InOrder):
 
 class Keyed(WindowFunction):
     def apply(self, key: Any, window: Any, inputs: Any) -> Any:
-        (named,) = inputs
+        named = " ".join(each if isinstance(each, str) else f"{each.value}" for each in inputs)
         yield key, named, window.start
         if len(named) % 3 == 0:
             yield LATE, (key, window.end, at(window.start))
 
 
-@pytest.mark.parametrize("seed", drawn("many rows of windows", range(40), 8))
+class OpenedKeyed(Keyed):
+    def open(self, ctx: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("kind", ["aggregate", "list"])
+@pytest.mark.parametrize("seed", drawn("many rows of windows", range(40), 6))
 @pytest.mark.parametrize("lateness", [0, 700])
 @pytest.mark.parametrize("slide", [1000, 300])
 @pytest.mark.long
-def test_many_rows_at_a_time_are_as_rows_one_by_one(slide: int, lateness: int, seed: int) -> None:
+def test_many_rows_at_a_time_are_as_rows_one_by_one(
+    slide: int, lateness: int, seed: int, kind: str
+) -> None:
     """In the order of each key's rows, with late ones and rows of many keys in a message."""
     chance = random.Random(f"{slide} {lateness} {seed}")
     windows = window(SlidingEventTimeWindows.of(1000, slide)).allowed_lateness(lateness)
-    functions = [
-        windows.side_output_late_data(LATE).aggregate(named, "array<string>", Keyed())
-        for named in (InOrder(), OpenedInOrder())
-    ]
+    windows = windows.side_output_late_data(LATE)
+    if kind == "list":
+        functions = [windows.apply(Keyed()), windows.apply(OpenedKeyed())]
+    else:
+        functions = [
+            windows.aggregate(in_order, "array<string>", Keyed())
+            for in_order in (InOrder(), OpenedInOrder())
+        ]
     output = "key string, named string, start long"
     harnesses = [harness_of(function, output, parallelism=2) for function in functions]
     watermark = 1000
@@ -280,10 +294,7 @@ def test_any_rows_give_what_a_model_gives(model: str, lateness: int, seed: int) 
     """Without late rows each window is emitted once; by any way, and over restarts."""
     chance = random.Random(f"{model} {lateness} {seed}")
     assigner, totals = MODELS[model]
-    functions = [
-        build(window(assigner).allowed_lateness(lateness))
-        for build in (by_list, by_reduce, by_aggregate, by_opened_aggregate)
-    ]
+    functions = [build(window(assigner).allowed_lateness(lateness)) for build in BUILDS]
     harnesses = [harness_of(function, parallelism=chance.randint(1, 4)) for function in functions]
     rows: dict[str, list[tuple[int, int]]] = defaultdict(list)
     emitted: list[list[Any]] = [[] for _ in harnesses]

@@ -144,6 +144,17 @@ def by_aggregate(windows: Windows) -> Any:
     return windows.aggregate(Sum(), "long", Total())
 
 
+class OpenedTotal(Total):
+    """As OpenedSum."""
+
+    def open(self, ctx: Any) -> None:
+        pass
+
+
+def by_opened_list(windows: Windows) -> Any:
+    return windows.process(OpenedTotal())
+
+
 class OpenedSum(Sum):
     """A function that may have states: it is given rows one by one, as they come."""
 

@@ -15,9 +15,9 @@ from keystate.windows._assigners import (
     fires_at_end,
     is_fixed,
 )
+from keystate.windows._by_columns import FoldedWindows, ListedWindows
 from keystate.windows._contents import Contents, Fold, FoldedContents, ListedContents
 from keystate.windows._evictors import Evictor
-from keystate.windows._folded import FoldedWindows, folded_windows
 from keystate.windows._functions import ProcessWindowFunction
 from keystate.windows._merging import MergingWindowSet
 from keystate.windows._open_rows import open_rows
@@ -78,12 +78,23 @@ class AnyWindowsFunction(WindowsFunction):
         )
 
     def folded(self) -> FoldedWindows | None:
-        contents = self._contents
-        if not (isinstance(contents, FoldedContents) and is_fixed(self._assigner)):
+        contents, assigner = self._contents, self._assigner
+        if not (is_fixed(assigner) and self._only_adds() and isinstance(contents, FoldedContents)):
             return None
-        if not fires_at_end(self._trigger, self._assigner):
+        return FoldedWindows(contents.fold, self, assigner, self._lateness)
+
+    def listed(self) -> ListedWindows | None:
+        assigner = self._assigner
+        if not (is_fixed(assigner) and self._only_adds() and self._lateness == 0):
             return None
-        return folded_windows(self, self._assigner, contents.fold, self._lateness)
+        if not isinstance(self._contents, ListedContents):
+            return None
+        return ListedWindows(self, assigner, self._lateness)
+
+    def _only_adds(self) -> bool:
+        """Whether a row that is not late is only added to windows, and no function has states."""
+        plain = self._evictor is None and fires_at_end(self._trigger, self._assigner)
+        return plain and not self._opens_states()
 
     def process_element(self, row: Any, ctx: Any) -> list[Any] | None:
         time = self._time_of(ctx)
@@ -149,13 +160,23 @@ class AnyWindowsFunction(WindowsFunction):
             # Windows of a FixedWindowsFunction, before a restart, have no timers here.
             for key in self._contents.ending(until + 1):
                 self._set_timer(key[0] - 1, key)
-            # Those of a FoldedWindows have none either.
-            for key in self._contents.closed():
-                cleanup = self._cleanup_time(window_of(key))
-                if not self._timers.has(domain, key, cleanup):
-                    self._set_timer(cleanup, key)
+            self._find_closed()
         while (due := self._timers.pop(domain, until, self._at.row)) is not None:
             self._fire(domain, *due, results)
+
+    def _find_closed(self) -> None:
+        """Sets the timers of windows that FoldedWindows had fired: these have none here."""
+        at = self._at
+        for key in self._contents.closed():
+            window = window_of(key)
+            cleanup = self._cleanup_time(window)
+            if self._timers.has(self._domain, key, cleanup):
+                continue
+            if self._is_late(window, at.row):
+                at.window = key
+                self._remove(key, window, key)
+            else:
+                self._set_timer(cleanup, key)
 
     def _fire(self, domain: int, time: int, key: WindowKey, whose: int, results: list[Any]) -> None:
         at, window = self._at, window_of(key)

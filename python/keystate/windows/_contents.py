@@ -20,8 +20,8 @@ from keystate.state import TypeLike, ValueStateDescriptor
 from keystate.windows._evictors import TimestampedValue
 from keystate.windows._window import FIRST_TIME, LAST_TIME, WindowKey
 
-#: The name of the state with accumulators.
-CONTENTS = "window-contents"
+#: The names of the states with accumulators, and with rows.
+CONTENTS, ELEMENTS = "window-contents", "window-elements"
 
 
 class Fold(ABC):
@@ -231,7 +231,7 @@ class ListedContents(Contents):
     def open(self, ctx: KeyedStateStore) -> None:
         names = ("end", "start", "number")
         self._rows = ctx.get_sorted_map_state(
-            WindowMapDescriptor("window-elements", names, self._element_type, own_values=True)
+            WindowMapDescriptor(ELEMENTS, names, self._element_type, own_values=True)
         )
         self._next = ctx.get_state(ValueStateDescriptor("window-next-number", "long", default=0))
 

@@ -10,8 +10,8 @@ from pyspark.sql import types as T
 from keystate.functions import OutputTag
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import FixedWindows
+from keystate.windows._by_columns import FoldedWindows
 from keystate.windows._contents import Fold, FoldedContents
-from keystate.windows._folded import FoldedWindows, folded_windows
 from keystate.windows._functions import ProcessWindowFunction
 from keystate.windows._timers import EVENT_TIME, WindowTimers, delete, register
 from keystate.windows._window import WindowKey
@@ -55,7 +55,9 @@ class FixedWindowsFunction(WindowsFunction):
         self._left = WindowTimers(runtime_context) if states else None
 
     def folded(self) -> FoldedWindows | None:
-        return folded_windows(self, self._fixed, self._contents.fold, lateness=0)
+        if self._opens_states():
+            return None
+        return FoldedWindows(self._contents.fold, self, self._fixed, 0)
 
     def process_element(self, row: Any, ctx: Any) -> list[Any] | None:
         if self._by_event_time:

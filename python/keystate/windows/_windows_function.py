@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from keystate._codec import codec
 from keystate._compiled import collect
-from keystate.functions import KeyedProcessFunction, OutputTag
+from keystate.functions import Function, KeyedProcessFunction, OutputTag
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import MergingWindowAssigner, WindowAssigner
 from keystate.windows._contents import Fold
@@ -77,8 +77,16 @@ class WindowsFunction(KeyedProcessFunction):
         return rows.copy if rows.mutable else None
 
     def folded(self) -> Any:
-        """These windows, if rows are only added to what they hold; else ``None``."""
+        """These windows by columns, if rows are only added to accumulators; else ``None``."""
         return None
+
+    def listed(self) -> Any:
+        """These windows by columns, if rows are only kept; else ``None``."""
+        return None
+
+    def _opens_states(self) -> bool:
+        folds = [] if self._fold is None else [self._fold.function]
+        return any(map(_opens_states, (self.function, *folds)))
 
     @abstractmethod
     def on_timer(self, timestamp: int, ctx: Any) -> Any:
@@ -103,10 +111,10 @@ class WindowsFunction(KeyedProcessFunction):
         self.dropped.inc()
         return []
 
-    def emit(self, window: WindowKey, result: Any, ctx: Any, results: list[Any]) -> None:
-        """Has the function make results of a window's one result."""
+    def emit(self, window: WindowKey, elements: list[Any], ctx: Any, results: list[Any]) -> None:
+        """Has the function make results of a window's rows, or of its one result."""
         self._at.row, self._at.window = ctx, window
-        self._call([result], results)
+        self._call(elements, results)
 
     def _call(self, elements: list[Any], results: list[Any]) -> None:
         """Has the function make results of the window's rows, or of its one result."""
@@ -120,3 +128,12 @@ class WindowsFunction(KeyedProcessFunction):
             key = row.get_current_key()
             result = function.apply(key, window_of(self._at.window), elements)
         collect(result, row.take, results)
+
+
+def _opens_states(function: Any) -> bool:
+    """Whether a function may have states, for which a key must be at hand."""
+    bases = {"open": Function, "clear": ProcessWindowFunction}
+    return any(
+        hasattr(function, name) and getattr(type(function), name, None) is not getattr(base, name)
+        for name, base in bases.items()
+    )

@@ -101,8 +101,7 @@ class ColumnWindowsOperator(ColumnOperator):
         if len(slots) == 0:
             return
         self._timers.passed(slots, until, *self._state.due_timers(slots, until))
-        due = self._state.take_due(slots, until)
-        self._emit(due, results)
+        self._emit(self._take_due(slots, until), results)
 
     def _times(self, slots: pa.Array, rows: pa.RecordBatch) -> tuple[Numbers, int]:
         """The rows' times in ms, and the time by which windows that end have ended."""
@@ -156,8 +155,13 @@ class ColumnWindowsOperator(ColumnOperator):
             else context.current_processing_time()
         )
         until = int(times[mine].max())
-        due = self._state.take_due(slots[mine], until if clock is None else max(until, clock))
+        due = self._take_due(slots[mine], until if clock is None else max(until, clock))
         self._emit(due, results)
+
+    def _take_due(self, slots: Numbers, until: int) -> Entries:
+        """What windows of these keys hold that fire by then."""
+        due: Entries = self._state.take_due(slots, until)
+        return due
 
     def _emit(self, entries: Entries, results: list[Any]) -> None:
         """Adds what is emitted of windows."""

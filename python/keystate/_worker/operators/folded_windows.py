@@ -56,7 +56,7 @@ class FoldedWindowsOperator(ColumnWindowsOperator):
     # -- rows -----------------------------------------------------------------------------------
 
     def _lift(self, rows: pa.RecordBatch) -> Parts:
-        return FoldedRows.of_rows(self._rows.decode(rows.to_struct_array()))
+        return FoldedRows.of_rows(self._decoded(rows))
 
     def _add_late(self, slots: Numbers, ends: Numbers, parts: Parts, results: list[Any]) -> None:
         context, windows = self._context, self._function
@@ -71,8 +71,12 @@ class FoldedWindowsOperator(ColumnWindowsOperator):
         )
 
     def _emit_late(self, rows: pa.RecordBatch, results: list[Any]) -> None:
-        late = [(self._function.late_output, row) for row in self._lift(rows)[1].tolist()]
+        late = [(self._function.late_output, row) for row in self._decoded(rows)]
         collect(late, self._results.take, results)
+
+    def _decoded(self, rows: pa.RecordBatch) -> list[Any]:
+        decoded: list[Any] = self._rows.decode(rows.to_struct_array())
+        return decoded
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         self._guard(self._state.settle)

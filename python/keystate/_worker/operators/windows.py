@@ -67,17 +67,16 @@ def windows_operator(
     plan: FunctionPlan, declared: Declared, control: dict[str, Any]
 ) -> KeyedOperator:
     """The operator of a function of windows: of whole messages of rows, where that is the same."""
-    by_columns = (
-        plan.dead_letters is None
-        and not control.get(Control.REAL_TIME)
-        and plan.function.folded() is not None
-        and find_spec("numpy") is not None
-    )
-    if by_columns:
-        operators = import_module("keystate._worker.operators.folded_windows")
-        operator: KeyedOperator = operators.FoldedWindowsOperator(plan, declared, control)
-        return operator
-    return WindowsOperator(plan, declared, control)
+    operator: Callable[..., KeyedOperator] = WindowsOperator
+    one_by_one = plan.dead_letters is not None or control.get(Control.REAL_TIME)
+    if not one_by_one and find_spec("numpy") is not None:
+        if plan.function.folded() is not None:
+            module = import_module("keystate._worker.operators.folded_windows")
+            operator = module.FoldedWindowsOperator
+        elif plan.function.listed() is not None:
+            module = import_module("keystate._worker.operators.listed_windows")
+            operator = module.ListedWindowsOperator
+    return operator(plan, declared, control)
 
 
 class WindowsOperator(KeyedOperator):

@@ -60,6 +60,10 @@ class ColumnState(WorkerState):
         if self._waiting > max(_MERGED_AT_ONCE, len(self._merged)):
             self._merge()
 
+    def settle(self) -> None:
+        """Merges what is waiting."""
+        self._merge()
+
     def _merge(self) -> Entries:
         """All entries, one for each key and window, sorted by slot."""
         if self._added:

@@ -26,10 +26,6 @@ class FoldedColumns(WindowColumns):
 
     _aggregation: FoldedRows
 
-    def settle(self) -> None:
-        """Adds the rows that are waiting."""
-        self._merge()
-
     def _merge(self) -> Entries:
         if not self._added:
             return self._merged

@@ -92,11 +92,7 @@ private[keystate] final class AnyWindowsFunction(
       // Windows of a FixedWindowsFunction, before a restart, have no timers here.
       val last = if (until == Long.MaxValue) until else until + 1
       contents.ending(last).foreach(key => setTimer(key.end - 1, key))
-      // Those that a worker has kept by columns have none either.
-      contents.closed.foreach { key =>
-        val cleanup = cleanupTime(key.window)
-        if (!timers.has(domain, key, cleanup)) setTimer(cleanup, key)
-      }
+      findClosed()
     }
     val service = at.row.timerService()
     var due = timers.pop(of, until, service)
@@ -105,6 +101,16 @@ private[keystate] final class AnyWindowsFunction(
       fireWindow(of, timer.time, timer.window, whose, out)
       due = timers.pop(of, until, service)
     }
+  }
+
+  /** Sets the timers of windows that a worker had fired by columns: these have none here. */
+  private def findClosed(): Unit = contents.closed.foreach { key =>
+    val cleanup = cleanupTime(key.window)
+    if (timers.has(domain, key, cleanup)) ()
+    else if (isLate(key.window, lateWatermark(at.row))) {
+      at.window = key
+      remove(key, key.window, key)
+    } else setTimer(cleanup, key)
   }
 
   private def fireWindow(

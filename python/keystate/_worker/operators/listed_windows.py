@@ -1,0 +1,104 @@
+"""Windows at work in a subtask whose rows are kept for a function that takes all of them."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keystate._spec import StateSpec
+from keystate._worker.aggregates.accumulators import Parts
+from keystate._worker.aggregates.groups import Numbers
+from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.operators.declared import Declared
+from keystate._worker.operators.folded_windows import FoldedWindowsOperator
+from keystate._worker.state.column_entries import Entries
+from keystate._worker.state.listed_columns import ListedColumns
+from keystate._worker.state.open_state import open_state
+from keystate._worker.state.row_numbers import RowNumbers
+from keystate._worker.state.window_maps import WorkerWindowMapState
+from keystate._worker.state.worker_state import WorkerState
+
+#: For whom a window's timer is: bits, of the trigger and the operator.
+_OF_OPERATOR, _OF_BOTH = 2, 3
+_FIRST = -(2**63)
+
+
+class ListedWindowsOperator(FoldedWindowsOperator):
+    """Tumbling and sliding windows with their default trigger and no lateness, of rows."""
+
+    _state: ListedColumns  # type: ignore[assignment]
+
+    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
+        super().__init__(plan, declared, control)
+        (self._state.numbers,) = (s for s in self._states if isinstance(s, RowNumbers))
+        (timers,) = (s for s in self._states if isinstance(s, WorkerWindowMapState))
+        #: Which timers each window has, and for whom; a key has a timer for each of the times.
+        self._window_timers = timers
+
+    def _make_function(self, plan: FunctionPlan) -> Any:
+        return plan.function.listed()
+
+    def _make_aggregation(self) -> Any:
+        return None
+
+    def _open_columns(self, spec: StateSpec, index: int, cursor: Any, told: Any) -> WorkerState:
+        if spec.name == self._function.contents:
+            return ListedColumns(spec, index, cursor)
+        if spec.key_type is None:
+            return RowNumbers(spec, index, cursor)
+        return open_state(spec, index, cursor, told)
+
+    def _add(self, slots: Numbers, ends: Numbers, parts: Parts, results: list[Any]) -> None:
+        super()._add(slots, ends, parts, results)
+        # A window has its size: here all have the same.
+        timers, size = self._window_timers, self._function.size
+        for slot, end in set(zip(slots.tolist(), ends.tolist())):
+            self._context.slot = slot
+            key = (self._domain, end - 1, end, end - size)
+            if not timers.contains(key):
+                timers.put(key, _OF_BOTH)
+
+    def _take_due(self, slots: Numbers, until: int) -> Entries:
+        """The rows of windows whose timer is due; windows that had ended before are gone."""
+        timers = self._window_timers
+        windows: dict[tuple[int, int, int], bool] = {}
+        first, last = (self._domain, _FIRST), (self._domain, until + 1)
+        for slot in np.unique(slots).tolist():
+            self._context.slot = slot
+            while (due := timers.take_first(last, first)) is not None:
+                (_, time, end, start), whose = due
+                if whose & _OF_OPERATOR:
+                    windows[slot, end, start] = time == end - 1
+        return self._state.take(windows, until)
+
+    def _lift(self, rows: pa.RecordBatch) -> Parts:
+        times = pa.nulls(rows.num_rows, pa.int64())
+        if self._function.time_column is not None:
+            column = rows.column(self._function.time_column)
+            if pa.types.is_struct(column.type):
+                column = pc.struct_field(column, 1)
+            micros = column.cast(pa.int64())
+            millis = pc.fill_null(micros, 0).to_numpy() // 1000
+            times = pa.array(millis, mask=micros.is_null().to_numpy(zero_copy_only=False))
+        return [pa.StructArray.from_arrays([rows.to_struct_array(), times], ["row", "time"])]
+
+    def _emit(self, entries: Entries, results: list[Any]) -> None:
+        if len(entries) == 0:
+            return
+        context, windows = self._context, self._function
+        context.row = None
+        self._learn(entries.slots)
+        rows = self._state.rows_of(entries)
+        columns = (entries.slots, entries.ends, entries.starts)
+        differs = np.logical_or.reduce([np.diff(column) != 0 for column in columns])
+        heads = np.concatenate([[0], np.flatnonzero(differs) + 1])
+        firsts = zip(*(column[heads].tolist() for column in columns))
+        for (slot, end, start), (low, high) in zip(firsts, pairwise([*heads.tolist(), len(rows)])):
+            context.slot = slot
+            if self._by_timer:
+                context.timer = self._domain, end - 1
+            windows.fire((end, start), rows[low:high], context, results)

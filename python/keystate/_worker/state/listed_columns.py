@@ -1,0 +1,147 @@
+"""The rows of windows by columns: an entry for each, numbered as they came.
+
+Rows stay as they came, in Arrow; they are made Python's when their window fires.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from keystate._protocol import Bound
+from keystate._spec import StateSpec
+from keystate._worker.aggregates.accumulators import Parts
+from keystate._worker.aggregates.groups import Groups, Numbers
+from keystate._worker.state.column_entries import Entries
+from keystate._worker.state.maps import LARGEST_PAGE
+from keystate._worker.state.row_numbers import RowNumbers
+from keystate._worker.state.window_columns import WindowColumns
+
+_LAST = 2**63 - 1
+
+
+class _Rows:
+    """Rows are not merged. Their parts are their numbers, and what is stored of them."""
+
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        raise NotImplementedError("each row is an entry")
+
+    def pack(self, parts: Parts, kind: pa.DataType) -> pa.Array:
+        return parts[1].cast(kind)
+
+    def unpack(self, stored: pa.Array) -> Parts:
+        raise NotImplementedError("an entry has its number in its key")
+
+
+class ListedColumns(WindowColumns):
+    """The rows of the windows of all keys. What is known of a remote map are rows' numbers."""
+
+    _remote: dict[int, set[Any]]
+    #: Gives each row a number.
+    numbers: RowNumbers
+
+    def __init__(self, spec: StateSpec, index: int, cursor: Any) -> None:
+        super().__init__(spec, index, cursor, _Rows(), lateness=0)
+
+    # -- what the operator does -----------------------------------------------------------------
+
+    def add(self, slots: Numbers, ends: Numbers, starts: Numbers, parts: Parts) -> None:
+        numbers = self.numbers.take(slots)
+        if self._remote:
+            for slot, number in zip(slots.tolist(), numbers.tolist()):
+                if slot in self._remote:
+                    self._remote[slot].add(number)
+        ones = np.ones(len(slots), np.int64)
+        stored = parts[0].cast(self._codec.arrow)
+        self._append(Entries(slots, ones, ends, starts, [numbers, stored], False))
+
+    def take(self, windows: dict[tuple[int, int, int], bool], until: int) -> Entries:
+        """Removes the rows of windows, all of which end by `until`.
+
+        Args:
+            windows: slots, ends and starts; and whether their rows are wanted.
+            until: the time, in ms.
+
+        Returns:
+            The rows that are wanted, window by window.
+        """
+        of_keys = np.array(list({slot for slot, _, _ in windows}), np.int64)
+        mine, _, _ = self._due(of_keys, until)
+        entries = self._merged
+        (places,) = np.nonzero(mine)
+        columns = (entries.slots, entries.ends, entries.starts)
+        wanted = [windows.get(each) for each in zip(*(c[places].tolist() for c in columns))]
+        gone = np.zeros(len(entries), np.bool_)
+        gone[places] = [each is not None for each in wanted]
+        taken = entries.take(places[[each is True for each in wanted]])
+        self._remove(entries.select(gone))
+        self._merged = entries.select(~gone)
+        self._give_back(np.unique(entries.slots[gone]), until)
+        return taken.take(np.lexsort([taken.parts[0], taken.starts, taken.ends, taken.slots]))
+
+    def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
+        slots, times = super().take_untimed(start, stop)
+        if len(slots) == 0:
+            return slots, times
+        order = np.lexsort([times, slots])
+        slots, times = slots[order], times[order]
+        new = np.append(True, (np.diff(slots) != 0) | (np.diff(times) != 0))
+        return slots[new], times[new]
+
+    def _give_back(self, slots: Numbers, until: int) -> None:
+        """Numbers begin anew where no rows are left."""
+        left = np.isin(slots, self._merged.slots)
+        empty = [s for s in slots[~left].tolist() if s not in self._remote or self._ends(s, until)]
+        self.numbers.give_back(np.array(empty, np.int64))
+
+    def _ends(self, slot: int, until: int) -> bool:
+        """Whether a remote map has no rows of windows that end later."""
+        if until >= _LAST - 1:
+            return True
+        bound = self._bound(until)
+        pages = self._cursor.client.scan(self.index, slot, [Bound.START], bound, False, 1)
+        return not any(len(keys) for (keys, _), _, _ in pages)
+
+    def _merge(self) -> Entries:
+        if self._added:
+            together = Entries.concat([self._merged, *self._added])
+            self._merged = together.take(np.argsort(together.slots, kind="stable"))
+            self._added = []
+            self._waiting = 0
+        return self._merged
+
+    # -- a map that stays with the JVM ----------------------------------------------------------
+
+    def _scan(self, slot: int, until: int) -> None:
+        known = self._remote[slot]
+        bounds, bound = ([Bound.END], self._bound(until)) if until < _LAST - 1 else ([], None)
+        pages = self._cursor.client.scan(self.index, slot, bounds, bound, False, LARGEST_PAGE)
+        for (keys, values), _, _ in pages:
+            numbers = keys.field(2).to_pylist()
+            new = pa.array([number not in known for number in numbers], pa.bool_())
+            known.update(numbers)
+            keys, values = keys.filter(new), values.filter(new)
+            self._append(self._entries(np.full(len(keys), slot), keys, values))
+
+    def _bound(self, until: int) -> pa.Array:
+        """The first key of rows of windows that end later."""
+        columns = [pa.array([each]) for each in (until + 2, -_LAST, 0)]
+        return pa.StructArray.from_arrays(columns, fields=list(self._key_type))
+
+    # -- keys and values ------------------------------------------------------------------------
+
+    def _entries(self, slots: Numbers, keys: pa.Array, values: pa.Array) -> Entries:
+        ends, starts, numbers = (part.to_numpy(zero_copy_only=False) for part in keys.flatten())
+        ones = np.ones(len(slots), np.int64)
+        stored = values.cast(self._codec.arrow)
+        return Entries(slots, ones, ends, starts, [numbers, stored], True)
+
+    def _keys_of(self, entries: Entries) -> pa.Array:
+        columns = [pa.array(each) for each in (entries.ends, entries.starts, entries.parts[0])]
+        return pa.StructArray.from_arrays(columns, fields=list(self._key_type))
+
+    def rows_of(self, entries: Entries) -> list[Any]:
+        """The rows as Python has them."""
+        return [row for row, _ in self._codec.decode(entries.parts[1])]

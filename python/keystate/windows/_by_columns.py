@@ -1,0 +1,75 @@
+"""Windows whose rows are only added to what they hold, as a worker has them that adds many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from keystate.metrics import Counter
+from keystate.windows._assigners import FixedWindows
+from keystate.windows._contents import CONTENTS, ELEMENTS, Fold
+from keystate.windows._window import WindowKey
+from keystate.windows._windows_function import WindowsFunction
+
+
+class WindowsByColumns:
+    """Tumbling and sliding windows with their default trigger.
+
+    Args:
+        function: what they are for rows that come one by one; the same states go with both.
+        assigner: says which windows a row is in.
+        lateness: how long, in ms, a window is kept for late rows.
+    """
+
+    #: The name of the state with what they hold.
+    contents: str
+
+    def __init__(self, function: WindowsFunction, assigner: FixedWindows, lateness: int) -> None:
+        self.by_event_time = assigner.is_event_time()
+        self.size, self.slide, self.offset = assigner.size, assigner.slide, assigner.offset
+        self.lateness = lateness
+        self.time_column = function.time_column
+        self.late_output = function.late_output
+        self.asks_for_keys = function.function is not None
+        self._function = function
+
+    @property
+    def dropped(self) -> Counter:
+        """Counts rows that are too late."""
+        return self._function.dropped
+
+
+class FoldedWindows(WindowsByColumns):
+    """Windows of a fold.
+
+    Args:
+        fold: adds rows.
+        windows: what :class:`WindowsByColumns` takes.
+    """
+
+    contents = CONTENTS
+
+    def __init__(self, fold: Fold, *windows: Any) -> None:
+        super().__init__(*windows)
+        self.fold = fold
+
+    @property
+    def copy(self) -> Callable[[Any], Any] | None:
+        """Copies a row that several windows are given; ``None`` if there is no need."""
+        return self._function.row_copy if self.slide < self.size else None
+
+    def fire(self, window: WindowKey, accumulator: Any, ctx: Any, results: list[Any]) -> None:
+        """Adds what the function makes of a window."""
+        codec = self.fold.codec
+        held = codec.copy(accumulator) if self.lateness and codec.mutable else accumulator
+        self._function.emit(window, [self.fold.result(held)], ctx, results)
+
+
+class ListedWindows(WindowsByColumns):
+    """Windows of rows, which are kept."""
+
+    contents = ELEMENTS
+
+    def fire(self, window: WindowKey, rows: list[Any], ctx: Any, results: list[Any]) -> None:
+        """Adds what the function makes of a window's rows."""
+        self._function.emit(window, rows, ctx, results)

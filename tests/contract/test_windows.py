@@ -6,6 +6,7 @@ import datetime
 import random
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -204,12 +205,13 @@ def test_many_rows_at_a_time_are_as_rows_one_by_one(
         ]
     output = "key string, named string, start long"
     harnesses = [harness_of(function, output, parallelism=2) for function in functions]
+    keys = chance.choice(["abc", "abcdefghijklmnopqrst"])
     watermark = 1000
     for _ in range(30):
         batch = []
         for _ in range(chance.choice([0, 1, 30])):
             time = max(0, watermark + chance.randint(-1500, 1500))
-            batch.append((chance.choice("abc"), chance.randint(1, 100), at(time)))
+            batch.append((chance.choice(keys), chance.randint(1, 100), at(time)))
         watermark += chance.randint(0, 800)
         until = watermark if chance.random() < 0.5 else None
         found = [harness.process_batch(batch, watermark=until) for harness in harnesses]
@@ -226,6 +228,36 @@ def test_many_rows_at_a_time_are_as_rows_one_by_one(
         assert harness.num_keys == 0
     one, other = [sorted(harness.side_output(LATE)) for harness in harnesses]
     assert one == other
+
+
+@dataclass
+class Sale:
+    key: str
+    value: int
+    time: datetime.datetime
+    tags: list[str]
+
+
+class Doubled(WindowFunction):
+    def apply(self, key: Any, window: Any, inputs: Any) -> Any:
+        assert all(isinstance(sale, Sale) for sale in inputs)
+        tags = [tag for sale in inputs for tag in sale.tags]
+        yield key, f"{sum(2 * sale.value for sale in inputs)} {tags}", window.start
+
+
+def test_lists_are_of_the_dataclass_of_the_rows() -> None:
+    assigner = TumblingEventTimeWindows.of(1000)
+    harness = KeyedProcessHarness(
+        window(assigner).apply(Doubled()),
+        f"{INPUT}, tags array<string>",
+        "key",
+        "key string, named string, start long",
+        event_time="time",
+        row_type=Sale,
+    )
+    harness.process_batch([("a", 1, at(5), ["x"]), ("b", 2, at(6), []), ("a", 3, at(7), ["y"])])
+    found = harness.advance_watermark(5000)
+    assert sorted(map(tuple, found)) == [("a", "8 ['x', 'y']", 0), ("b", "4 []", 0)]
 
 
 class Picky(Sum):
@@ -259,6 +291,7 @@ class OpenedPicky(Picky):
             7,
             r"(?s)ArithmeticError: seven.*key 'b', row Row\(key='b', value=7",
         ),
+        (2**63, 7, r"state 'window-contents' of key 'b': .*9223372036854775808"),
         ("many", 7, r"state 'window-contents' of key 'b': expected bigint, got str 'many'"),
         (None, 5, r"(?s)ArithmeticError: five.*while processing key 'b', timer 9999"),
     ],

@@ -170,15 +170,16 @@ def test_a_window_of_more_rows_than_are_sent_ahead(
     assert tuples(fed.run(build)) == [("a", 95, 570), ("a", 100, 570)]
 
 
+@pytest.mark.parametrize("kind", ["aggregate", "process"])
 def test_more_windows_than_are_sent_ahead(
-    stream: Callable[..., Any], settings: Callable[..., None]
+    kind: str, stream: Callable[..., Any], settings: Callable[..., None]
 ) -> None:
     """Of a key that has many, an aggregate's windows are asked for one by one, and in pages."""
     settings(**{"spark.keystate.worker.inlineEntries": "10"})
     fed = stream(SCHEMA)
     fed.feed(*[[("a", value, at(time))] for value, time in ((1, 100), (2, 105), (4, 200))])
     sliding = SlidingEventTimeWindows.of(Time.seconds(10), Time.milliseconds(250))
-    found = fed.run(lambda df: totals(windows(df, sliding), "aggregate"))
+    found = fed.run(lambda df: totals(windows(df, sliding), kind))
     assert Counter(row.total for row in found) == {1: 20, 3: 20, 2: 20}
 
 

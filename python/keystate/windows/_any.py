@@ -89,7 +89,7 @@ class AnyWindowsFunction(WindowsFunction):
             return None
         if not isinstance(self._contents, ListedContents):
             return None
-        return ListedWindows(self, assigner, self._lateness)
+        return ListedWindows(self, assigner)
 
     def _only_adds(self) -> bool:
         """Whether a row that is not late is only added to windows, and no function has states."""

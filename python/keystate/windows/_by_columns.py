@@ -28,6 +28,8 @@ class WindowsByColumns:
         self.by_event_time = assigner.is_event_time()
         self.size, self.slide, self.offset = assigner.size, assigner.slide, assigner.offset
         self.lateness = lateness
+        #: Whether a row behind the watermark has windows fire that the watermark has passed.
+        self.passes = lateness > 0
         self.time_column = function.time_column
         self.late_output = function.late_output
         self.asks_for_keys = function.function is not None
@@ -61,6 +63,8 @@ class FoldedWindows(WindowsByColumns):
     def fire(self, window: WindowKey, accumulator: Any, ctx: Any, results: list[Any]) -> None:
         """Adds what the function makes of a window."""
         codec = self.fold.codec
+        if accumulator is None and self.lateness:
+            return  # as of no rows
         held = codec.copy(accumulator) if self.lateness and codec.mutable else accumulator
         self._function.emit(window, [self.fold.result(held)], ctx, results)
 
@@ -69,6 +73,10 @@ class ListedWindows(WindowsByColumns):
     """Windows of rows, which are kept."""
 
     contents = ELEMENTS
+
+    def __init__(self, function: WindowsFunction, assigner: FixedWindows) -> None:
+        super().__init__(function, assigner, lateness=0)
+        self.passes = True
 
     def fire(self, window: WindowKey, rows: list[Any], ctx: Any, results: list[Any]) -> None:
         """Adds what the function makes of a window's rows."""

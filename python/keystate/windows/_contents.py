@@ -217,8 +217,8 @@ class FoldedContents(Contents):
         return [(each, start) for (_, each, start), _ in found]
 
     def closed(self) -> list[WindowKey]:
-        found = self.state.sub_iterator((0, FIRST_TIME, FIRST_TIME), (1, FIRST_TIME, FIRST_TIME))
-        return [(each, start) for (_, each, start), _ in found]
+        first, before = ((is_open, FIRST_TIME, FIRST_TIME) for is_open in (0, 1))
+        return [(end, start) for _, end, start in self.state.keys_from(first, LAST_TIME, before)]
 
 
 class ListedContents(Contents):

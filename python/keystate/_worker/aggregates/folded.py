@@ -8,9 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from keystate._codec import Codec
+from keystate._codec import Codec, Misfit
 from keystate._worker.aggregates.accumulators import Parts, objects
 from keystate._worker.aggregates.groups import Groups, Numbers
+from keystate._worker.messages.encoding import encode_all
 
 
 class Fold(Protocol):
@@ -39,6 +40,8 @@ class FoldedRows:
         self._copy = copy
         #: The place of the row that was being added when the function failed.
         self.failed_at: int | None = None
+        #: Makes the error of an accumulator that is packed, by its index.
+        self.blame: Callable[[int | None, Misfit], Exception] = lambda _, error: error
 
     @staticmethod
     def of_rows(rows: list[Any]) -> Parts:
@@ -95,7 +98,7 @@ class FoldedRows:
             raise
 
     def pack(self, parts: Parts, kind: pa.DataType) -> pa.Array:
-        return self._fold.codec.encode(parts[1].tolist()).cast(kind)
+        return encode_all(self._fold.codec, parts[1].tolist(), self.blame).cast(kind)
 
     def unpack(self, stored: pa.Array) -> Parts:
         # The type that the state is made with is known before the function is opened.

@@ -74,7 +74,7 @@ class ColumnWindowsOperator(ColumnOperator):
         of_keys = slots.to_numpy().astype(np.int64)
         parts = self._lift(rows)
         late = fits & (ends <= closed)
-        if windows.lateness:
+        if windows.passes:
             self._pass(of_keys[times <= closed], results)
         for chosen, add in ((late, self._add_late), (fits & ~late, self._add)):
             if chosen.all() and len(each) == 1:
@@ -93,6 +93,8 @@ class ColumnWindowsOperator(ColumnOperator):
     def _pass(self, slots: Numbers, results: list[Any]) -> None:
         """Fires what the last micro-batch's watermark has passed, before rows behind it.
 
+        Those do it that have more timers than one for each window, when rows come one by one.
+
         The timers of these windows fire no more, as in windows of functions of rows: so one that
         begins in this micro-batch, and whose end its watermark passes, fires in the same one.
         """
@@ -101,7 +103,7 @@ class ColumnWindowsOperator(ColumnOperator):
         if len(slots) == 0:
             return
         self._timers.passed(slots, until, *self._state.due_timers(slots, until))
-        self._emit(self._take_due(slots, until), results)
+        self._end(slots, until, results)
 
     def _times(self, slots: pa.Array, rows: pa.RecordBatch) -> tuple[Numbers, int]:
         """The rows' times in ms, and the time by which windows that end have ended."""
@@ -155,13 +157,11 @@ class ColumnWindowsOperator(ColumnOperator):
             else context.current_processing_time()
         )
         until = int(times[mine].max())
-        due = self._take_due(slots[mine], until if clock is None else max(until, clock))
-        self._emit(due, results)
+        self._end(slots[mine], until if clock is None else max(until, clock), results)
 
-    def _take_due(self, slots: Numbers, until: int) -> Entries:
-        """What windows of these keys hold that fire by then."""
-        due: Entries = self._state.take_due(slots, until)
-        return due
+    def _end(self, slots: Numbers, until: int, results: list[Any]) -> None:
+        """Fires the windows of these keys that end by then."""
+        self._emit(self._state.take_due(slots, until), results)
 
     def _emit(self, entries: Entries, results: list[Any]) -> None:
         """Adds what is emitted of windows."""

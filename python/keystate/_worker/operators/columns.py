@@ -1,4 +1,4 @@
-"""What operators of column aggregates have in common: columns in, columns out, no Python values."""
+"""What operators have in common whose states are columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Emitted = tuple[int, pa.Array]
 
 
 class ColumnOperator(BatchOperator):
-    """An operator of column aggregates, with one state."""
+    """An operator of accumulators by columns, which are one of its states."""
 
     def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
         self._function = self._make_function(plan)

@@ -13,6 +13,8 @@ from keystate._spec import StateSpec
 from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.messages.columns import Columns
+from keystate._worker.operators.columns import due_arrays
 from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.folded_windows import FoldedWindowsOperator
 from keystate._worker.state.column_entries import Entries
@@ -24,7 +26,10 @@ from keystate._worker.state.worker_state import WorkerState
 
 #: For whom a window's timer is: bits, of the trigger and the operator.
 _OF_OPERATOR, _OF_BOTH = 2, 3
-_FIRST = -(2**63)
+_FIRST, _LAST = -(2**63), 2**63 - 1
+
+#: So many rows become Python's at a time, or those of one window.
+_DECODED_AT_ONCE = 10_000
 
 
 class ListedWindowsOperator(FoldedWindowsOperator):
@@ -62,18 +67,45 @@ class ListedWindowsOperator(FoldedWindowsOperator):
             if not timers.contains(key):
                 timers.put(key, _OF_BOTH)
 
-    def _take_due(self, slots: Numbers, until: int) -> Entries:
-        """The rows of windows whose timer is due; windows that had ended before are gone."""
+    def _end(self, slots: Numbers, until: int, results: list[Any]) -> None:
+        slots = np.unique(slots)
+        away = self._state.are_away(slots)
+        # Maps that stay with the JVM may be large.
+        for part in (slots[~away], *(slots[away][i : i + 1] for i in range(away.sum()))):
+            self._emit(self._state.take(self._due_windows(part, until), until), results)
+
+    def _due_windows(self, slots: Numbers, until: int) -> dict[tuple[int, int, int], bool]:
+        """Slots, ends and starts of windows whose timer is due; and whether that is their end.
+
+        The others had ended before a restart, and were kept for late rows: they are gone.
+        """
         timers = self._window_timers
         windows: dict[tuple[int, int, int], bool] = {}
-        first, last = (self._domain, _FIRST), (self._domain, until + 1)
-        for slot in np.unique(slots).tolist():
+        first = (self._domain, _FIRST, _FIRST, _FIRST)
+        last = (self._domain, until + 1, _FIRST, _FIRST)
+        if until == _LAST:
+            last = (self._domain + 1, _FIRST, _FIRST, _FIRST)
+        for slot in slots.tolist():
             self._context.slot = slot
             while (due := timers.take_first(last, first)) is not None:
                 (_, time, end, start), whose = due
                 if whose & _OF_OPERATOR:
                     windows[slot, end, start] = time == end - 1
-        return self._state.take(windows, until)
+        return windows
+
+    def _fire(self, message: Columns, results: list[Any]) -> None:
+        slots, domains, _ = due_arrays(message)
+        for slot, domain in zip(slots.tolist(), domains.tolist()):
+            if domain != self._domain:
+                self._forget_timers(slot, domain)
+        super()._fire(message, results)
+
+    def _forget_timers(self, slot: int, domain: int) -> None:
+        """Removes what a trigger by the other clock has left before a restart."""
+        self._context.slot = slot
+        first, last = ((each, _FIRST, _FIRST, _FIRST) for each in (domain, domain + 1))
+        while self._window_timers.take_first(last, first) is not None:
+            pass
 
     def _lift(self, rows: pa.RecordBatch) -> Parts:
         times = pa.nulls(rows.num_rows, pa.int64())
@@ -92,13 +124,19 @@ class ListedWindowsOperator(FoldedWindowsOperator):
         context, windows = self._context, self._function
         context.row = None
         self._learn(entries.slots)
-        rows = self._state.rows_of(entries)
+        stored = self._state.rows_of(entries)
         columns = (entries.slots, entries.ends, entries.starts)
         differs = np.logical_or.reduce([np.diff(column) != 0 for column in columns])
         heads = np.concatenate([[0], np.flatnonzero(differs) + 1])
         firsts = zip(*(column[heads].tolist() for column in columns))
-        for (slot, end, start), (low, high) in zip(firsts, pairwise([*heads.tolist(), len(rows)])):
+        rows: list[Any] = []
+        first = 0  # the place of the first of them
+        bounds = pairwise([*heads.tolist(), len(entries)])
+        for (slot, end, start), (low, high) in zip(firsts, bounds):
+            if high > first + len(rows):
+                first, count = low, max(high - low, _DECODED_AT_ONCE)
+                rows = self._rows.decode(stored.slice(first, count).cast(self._rows.arrow))
             context.slot = slot
             if self._by_timer:
                 context.timer = self._domain, end - 1
-            windows.fire((end, start), rows[low:high], context, results)
+            windows.fire((end, start), rows[low - first : high - first], context, results)

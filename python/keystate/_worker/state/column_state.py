@@ -54,9 +54,12 @@ class ColumnState(WorkerState):
     def clear(self) -> None:
         raise NotImplementedError("accumulators are taken out when they are due")
 
-    def _append(self, entries: Entries) -> None:
+    def _wait(self, entries: Entries) -> None:
         self._added.append(entries)
         self._waiting += len(entries)
+
+    def _append(self, entries: Entries) -> None:
+        self._wait(entries)
         if self._waiting > max(_MERGED_AT_ONCE, len(self._merged)):
             self._merge()
 
@@ -103,10 +106,11 @@ class ColumnState(WorkerState):
         sent = self._sent(message, first)
         old = None if carried is None else np.array(carried)
         self._loaded(first, old)
+        # They are merged later: that may call the user's function.
         if len(sent):
-            self._append(sent)
+            self._wait(sent)
         if old is not None and (old >= 0).any():
-            self._append(self._carried(first, old))
+            self._wait(self._carried(first, old))
 
     @abstractmethod
     def _sent(self, message: Columns, first: int) -> Entries:

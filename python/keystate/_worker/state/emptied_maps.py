@@ -31,8 +31,10 @@ class EmptiedMap(WorkerState):
 
     def load(self, message: Columns, carried: list[int] | None) -> None:
         lists = message.elements(state_column(self.index, Part.KEYS))
-        # A map that stays with the JVM is null.
+        # A map that stays with the JVM is null, and so is that of a key that is carried over.
         lengths = np.asarray(pc.fill_null(pc.list_value_length(lists), 1))
+        if carried is not None:
+            lengths = np.where(np.array(carried) >= 0, 0, lengths)
         self._full += (self._size + np.flatnonzero(lengths)).tolist()
         self._size += len(lists)
 

@@ -41,6 +41,14 @@ class FoldedColumns(WindowColumns):
                 self._blame(e, int(together.slots[at]))
             raise
 
+    def _take_changed(self, start: int, stop: int) -> Entries:
+        put = super()._take_changed(start, stop)
+        slots = put.slots
+        self._aggregation.blame = lambda i, error: self._misfit_of(
+            None if i is None else int(slots[i]), error
+        )
+        return put
+
     def _blame(self, error: Exception, slot: int) -> None:
         """Notes whose error it is."""
         self._cursor.slot = slot

@@ -43,6 +43,7 @@ class ListedColumns(WindowColumns):
     numbers: RowNumbers
 
     def __init__(self, spec: StateSpec, index: int, cursor: Any) -> None:
+        self._wide: pa.DataType = wide(spec.value_codec().arrow)
         super().__init__(spec, index, cursor, _Rows(), lateness=0)
 
     # -- what the operator does -----------------------------------------------------------------
@@ -54,8 +55,8 @@ class ListedColumns(WindowColumns):
                 if slot in self._remote:
                     self._remote[slot].add(number)
         ones = np.ones(len(slots), np.int64)
-        stored = parts[0].cast(self._codec.arrow)
-        self._append(Entries(slots, ones, ends, starts, [numbers, stored], False))
+        elements = parts[0].cast(self._wide)
+        self._append(Entries(slots, ones, ends, starts, [numbers, elements], False))
 
     def take(self, windows: dict[tuple[int, int, int], bool], until: int) -> Entries:
         """Removes the rows of windows, all of which end by `until`.
@@ -67,6 +68,8 @@ class ListedColumns(WindowColumns):
         Returns:
             The rows that are wanted, window by window.
         """
+        if not windows:
+            return self._none
         of_keys = np.array(list({slot for slot, _, _ in windows}), np.int64)
         mine, _, _ = self._due(of_keys, until)
         entries = self._merged
@@ -76,10 +79,15 @@ class ListedColumns(WindowColumns):
         gone = np.zeros(len(entries), np.bool_)
         gone[places] = [each is not None for each in wanted]
         taken = entries.take(places[[each is True for each in wanted]])
-        self._remove(entries.select(gone))
-        self._merged = entries.select(~gone)
-        self._give_back(np.unique(entries.slots[gone]), until)
+        if gone.any():
+            self._remove(entries.select(gone))
+            self._merged = entries.select(~gone)
+        self._give_back(of_keys, until)
         return taken.take(np.lexsort([taken.parts[0], taken.starts, taken.ends, taken.slots]))
+
+    def are_away(self, slots: Numbers) -> Numbers:
+        """Which of these keys have a map that stays with the JVM."""
+        return np.isin(slots, list(self._remote))
 
     def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
         slots, times = super().take_untimed(start, stop)
@@ -135,13 +143,27 @@ class ListedColumns(WindowColumns):
     def _entries(self, slots: Numbers, keys: pa.Array, values: pa.Array) -> Entries:
         ends, starts, numbers = (part.to_numpy(zero_copy_only=False) for part in keys.flatten())
         ones = np.ones(len(slots), np.int64)
-        stored = values.cast(self._codec.arrow)
-        return Entries(slots, ones, ends, starts, [numbers, stored], True)
+        elements = values.cast(self._wide)
+        return Entries(slots, ones, ends, starts, [numbers, elements], True)
 
     def _keys_of(self, entries: Entries) -> pa.Array:
         columns = [pa.array(each) for each in (entries.ends, entries.starts, entries.parts[0])]
         return pa.StructArray.from_arrays(columns, fields=list(self._key_type))
 
-    def rows_of(self, entries: Entries) -> list[Any]:
-        """The rows as Python has them."""
-        return [row for row, _ in self._codec.decode(entries.parts[1])]
+    def rows_of(self, entries: Entries) -> pa.Array:
+        """The rows without their times."""
+        return entries.parts[1].field("row")
+
+
+def wide(kind: pa.DataType) -> pa.DataType:
+    """The type with offsets of 64 bits: rows that wait for their windows can be more than 2 GiB.
+
+    What is in maps has 32 bits still, for Arrow has no others there.
+    """
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(wide(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.large_list(kind.value_field.with_type(wide(kind.value_type)))
+    if pa.types.is_string(kind):
+        return pa.large_string()
+    return pa.large_binary() if pa.types.is_binary(kind) else kind

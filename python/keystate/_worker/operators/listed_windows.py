@@ -28,8 +28,10 @@ from keystate._worker.state.worker_state import WorkerState
 _OF_OPERATOR, _OF_BOTH = 2, 3
 _FIRST, _LAST = -(2**63), 2**63 - 1
 
-#: So many rows become Python's at a time, or those of one window.
+#: So many rows become Python's at a time, or those of one window; and rows of so many keys whose
+#: maps stay with the JVM are read at a time.
 _DECODED_AT_ONCE = 10_000
+_FAR_AT_ONCE = 50
 
 
 class ListedWindowsOperator(FoldedWindowsOperator):
@@ -70,8 +72,9 @@ class ListedWindowsOperator(FoldedWindowsOperator):
     def _end(self, slots: Numbers, until: int, results: list[Any]) -> None:
         slots = np.unique(slots)
         away = self._state.are_away(slots)
-        # Maps that stay with the JVM may be large.
-        for part in (slots[~away], *(slots[away][i : i + 1] for i in range(away.sum()))):
+        # Maps that stay with the JVM are large: so many of them are here at a time.
+        far = (slots[away][i : i + _FAR_AT_ONCE] for i in range(0, away.sum(), _FAR_AT_ONCE))
+        for part in (slots[~away], *far):
             self._emit(self._state.take(self._due_windows(part, until), until), results)
 
     def _due_windows(self, slots: Numbers, until: int) -> dict[tuple[int, int, int], bool]:

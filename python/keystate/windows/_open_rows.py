@@ -18,10 +18,8 @@ from keystate.windows._assigners import (
 )
 from keystate.windows._contents import Contents
 from keystate.windows._merging import MergingWindowSet
-from keystate.windows._timers import FOR_OPERATOR, FOR_TRIGGER, WindowTimers
+from keystate.windows._timers import FOR_BOTH, WindowTimers
 from keystate.windows._triggers import Trigger
-
-_FOR_BOTH = FOR_TRIGGER | FOR_OPERATOR
 
 
 class OpenRows(ABC):
@@ -71,7 +69,7 @@ class FixedOpenRows(OpenRows):
             window = end, end - size
             own = row if copy is None else copy(row)
             if self._contents.add(window, own, ctx.event_time, False):
-                self._timers.set(self._domain, end - 1, window, _FOR_BOTH, ctx)
+                self._timers.set(self._domain, end - 1, window, FOR_BOTH, ctx)
             end -= self._slide
         return True
 
@@ -95,9 +93,9 @@ class SessionOpenRows(OpenRows):
         # A session that stays as it is has its timer. One is set before the other is deleted: both
         # can be for one time, for which a key has one timer.
         if into is window or into != known:
-            self._timers.set(self._domain, into[0] - 1, into, _FOR_BOTH, ctx)
+            self._timers.set(self._domain, into[0] - 1, into, FOR_BOTH, ctx)
         if into != known:
-            self._timers.delete(self._domain, known[0] - 1, known, _FOR_BOTH, ctx)
+            self._timers.delete(self._domain, known[0] - 1, known, FOR_BOTH, ctx)
         return True
 
 

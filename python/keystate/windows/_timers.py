@@ -20,6 +20,7 @@ PROCESSING_TIME = TimeDomain.PROCESSING_TIME.value
 #: For whom a timer is. They can be added.
 FOR_TRIGGER = 1
 FOR_OPERATOR = 2
+FOR_BOTH = FOR_TRIGGER | FOR_OPERATOR
 
 
 class WindowTimers:
@@ -37,13 +38,17 @@ class WindowTimers:
 
     def set(self, domain: int, time: int, window: WindowKey, whose: int, ctx: Any) -> None:
         """Sets a timer; harmless if it is set already."""
+        if self.note(domain, time, window, whose):
+            register(domain, time, ctx)
+
+    def note(self, domain: int, time: int, window: WindowKey, whose: int) -> bool:
+        """Notes whom a timer is for; returns whether the key may have none at this time yet."""
         key = (domain, time, *window)
         known = self._state.get(key) or 0
         if known & whose == whose:
-            return
+            return False
         self._state.put(key, known | whose)
-        if not known:
-            register(domain, time, ctx)
+        return not known
 
     def contains(self, domain: int, time: int, window: WindowKey) -> bool:
         """Whether a timer is set, for whomever."""
@@ -51,10 +56,10 @@ class WindowTimers:
 
     def has(self, domain: int, window: WindowKey, time: int) -> bool:
         """Whether a window has a timer; most often one at this time."""
+        if self.contains(domain, time, window):
+            return True
         keys = self._state.keys()
-        return self.contains(domain, time, window) or any(
-            key[0] == domain and key[2:] == window for key in keys
-        )
+        return any(key[0] == domain and key[2:] == window for key in keys)
 
     def delete(self, domain: int, time: int, window: WindowKey, whose: int, ctx: Any) -> None:
         """Deletes a timer; harmless if it is not set."""
@@ -70,6 +75,14 @@ class WindowTimers:
 
     def pop(self, domain: int, until: int, ctx: Any) -> tuple[int, WindowKey, int] | None:
         """Takes out the first timer up to a time: its time, its window, and for whom it is."""
+        first = self.take(domain, until)
+        if first is not None:
+            # Others at this time come next: the key's timer is not needed any more.
+            delete(domain, first[0], ctx)
+        return first
+
+    def take(self, domain: int, until: int) -> tuple[int, WindowKey, int] | None:
+        """As `pop`, but the key's timer stays."""
         end = domain + 1 if until == LAST_TIME else domain
         after = FIRST_TIME if until == LAST_TIME else until + 1
         start = (domain, FIRST_TIME, FIRST_TIME, FIRST_TIME)
@@ -77,8 +90,6 @@ class WindowTimers:
         if first is None:
             return None
         (_, time, end, begin), whose = first
-        # Others at this time come next: the key's timer is not needed any more.
-        delete(domain, time, ctx)
         return time, (end, begin), whose
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import types as T
@@ -16,7 +17,7 @@ from keystate.windows._assigners import MergingWindowAssigner, WindowAssigner
 from keystate.windows._contents import Fold
 from keystate.windows._contexts import FunctionContext, WindowCallContext, WorkerWindowContext
 from keystate.windows._functions import ProcessWindowFunction, WindowFunction
-from keystate.windows._timers import EVENT_TIME, PROCESSING_TIME
+from keystate.windows._timers import EVENT_TIME, PROCESSING_TIME, WindowTimers
 from keystate.windows._window import WindowKey, window_of
 
 #: What takes a window's rows, or its one result; ``None`` if the result is emitted as it is.
@@ -70,11 +71,16 @@ class WindowsFunction(KeyedProcessFunction):
         if self._fold is not None:
             self._fold.close()
 
-    @property
+    @cached_property
     def row_copy(self) -> Callable[[Any], Any] | None:
         """Copies a row for a function that may change it, where others see it too."""
         rows = codec(self._row_type)
         return rows.copy if rows.mutable else None
+
+    @property
+    def timers(self) -> WindowTimers:
+        """The timers of the key's windows, where these have some of their own."""
+        return self._at.timers
 
     def folded(self) -> Any:
         """These windows by columns, if rows are only added to accumulators; else ``None``."""

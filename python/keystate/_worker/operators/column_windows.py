@@ -19,7 +19,7 @@ from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.columns import ColumnOperator, due_arrays
 from keystate._worker.operators.declared import Declared
-from keystate._worker.operators.windows import NO_WATERMARK, WindowsContext
+from keystate._worker.operators.windows import NO_WATERMARK, WindowsContext, times_of
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.column_timers import ColumnTimers
 from keystate._worker.state.timers import WorkerTimers
@@ -110,9 +110,7 @@ class ColumnWindowsOperator(ColumnOperator):
         context, windows = self._context, self._function
         if not windows.by_event_time:
             return np.full(rows.num_rows, context.current_processing_time()), NO_WATERMARK
-        times = rows.column(windows.time_column)
-        if pa.types.is_struct(times.type):
-            times = pc.struct_field(times, 1)
+        times = times_of(rows.column(windows.time_column))
         if times.null_count:
             place = pc.index(times.is_null(), True).as_py()
             context.slot = slots[place].as_py()

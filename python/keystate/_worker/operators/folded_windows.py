@@ -92,15 +92,19 @@ class FoldedWindowsOperator(ColumnWindowsOperator):
             self._by_timer = False
 
     def _emit(self, entries: Entries, results: list[Any]) -> None:
-        context, windows = self._context, self._function
-        context.row = None
+        self._context.row = None
         self._learn(entries.slots)
         columns = (entries.slots, entries.ends, entries.starts, entries.parts[1])
         for slot, end, start, accumulator in zip(*(column.tolist() for column in columns)):
-            context.slot = slot
-            if self._by_timer:
-                context.timer = self._domain, end - 1
-            windows.fire((end, start), accumulator, context, results)
+            self._emit_one(slot, (end, start), accumulator, results)
+
+    def _emit_one(self, slot: int, window: tuple[int, int], held: Any, results: list[Any]) -> None:
+        """Fires a window that holds this."""
+        context = self._context
+        context.slot = slot
+        if self._by_timer:
+            context.timer = self._domain, window[0] - 1
+        self._function.fire(window, held, context, results)
 
     def _learn(self, slots: Numbers) -> None:
         if self._function.asks_for_keys:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from keystate._spec import StateSpec
 from keystate._worker.aggregates.accumulators import Parts
@@ -17,16 +16,12 @@ from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.columns import due_arrays
 from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.folded_windows import FoldedWindowsOperator
+from keystate._worker.operators.windows import times_of
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.listed_columns import ListedColumns
 from keystate._worker.state.open_state import open_state
 from keystate._worker.state.row_numbers import RowNumbers
-from keystate._worker.state.window_maps import WorkerWindowMapState
 from keystate._worker.state.worker_state import WorkerState
-
-#: For whom a window's timer is: bits, of the trigger and the operator.
-_OF_OPERATOR, _OF_BOTH = 2, 3
-_FIRST, _LAST = -(2**63), 2**63 - 1
 
 #: So many rows become Python's at a time, or those of one window; and rows of so many keys whose
 #: maps stay with the JVM are read at a time.
@@ -42,9 +37,6 @@ class ListedWindowsOperator(FoldedWindowsOperator):
     def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
         super().__init__(plan, declared, control)
         (self._state.numbers,) = (s for s in self._states if isinstance(s, RowNumbers))
-        (timers,) = (s for s in self._states if isinstance(s, WorkerWindowMapState))
-        #: Which timers each window has, and for whom; a key has a timer for each of the times.
-        self._window_timers = timers
 
     def _make_function(self, plan: FunctionPlan) -> Any:
         return plan.function.listed()
@@ -61,13 +53,11 @@ class ListedWindowsOperator(FoldedWindowsOperator):
 
     def _add(self, slots: Numbers, ends: Numbers, parts: Parts, results: list[Any]) -> None:
         super()._add(slots, ends, parts, results)
+        windows = self._function
         # A window has its size: here all have the same.
-        timers, size = self._window_timers, self._function.size
         for slot, end in set(zip(slots.tolist(), ends.tolist())):
             self._context.slot = slot
-            key = (self._domain, end - 1, end, end - size)
-            if not timers.contains(key):
-                timers.put(key, _OF_BOTH)
+            windows.begins(self._domain, (end, end - windows.size))
 
     def _end(self, slots: Numbers, until: int, results: list[Any]) -> None:
         slots = np.unique(slots)
@@ -78,54 +68,35 @@ class ListedWindowsOperator(FoldedWindowsOperator):
             self._emit(self._state.take(self._due_windows(part, until), until), results)
 
     def _due_windows(self, slots: Numbers, until: int) -> dict[tuple[int, int, int], bool]:
-        """Slots, ends and starts of windows whose timer is due; and whether that is their end.
-
-        The others had ended before a restart, and were kept for late rows: they are gone.
-        """
-        timers = self._window_timers
+        """Slots, ends and starts of windows that are due; and whether they fire."""
         windows: dict[tuple[int, int, int], bool] = {}
-        first = (self._domain, _FIRST, _FIRST, _FIRST)
-        last = (self._domain, until + 1, _FIRST, _FIRST)
-        if until == _LAST:
-            last = (self._domain + 1, _FIRST, _FIRST, _FIRST)
         for slot in slots.tolist():
             self._context.slot = slot
-            while (due := timers.take_first(last, first)) is not None:
-                (_, time, end, start), whose = due
-                if whose & _OF_OPERATOR:
-                    windows[slot, end, start] = time == end - 1
+            for (end, start), fires in self._function.due(self._domain, until):
+                windows[slot, end, start] = fires
         return windows
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
         slots, domains, _ = due_arrays(message)
         for slot, domain in zip(slots.tolist(), domains.tolist()):
             if domain != self._domain:
-                self._forget_timers(slot, domain)
+                # Of a trigger by the other clock, before a restart.
+                self._context.slot = slot
+                self._function.forget_timers(domain)
         super()._fire(message, results)
-
-    def _forget_timers(self, slot: int, domain: int) -> None:
-        """Removes what a trigger by the other clock has left before a restart."""
-        self._context.slot = slot
-        first, last = ((each, _FIRST, _FIRST, _FIRST) for each in (domain, domain + 1))
-        while self._window_timers.take_first(last, first) is not None:
-            pass
 
     def _lift(self, rows: pa.RecordBatch) -> Parts:
         times = pa.nulls(rows.num_rows, pa.int64())
         if self._function.time_column is not None:
-            column = rows.column(self._function.time_column)
-            if pa.types.is_struct(column.type):
-                column = pc.struct_field(column, 1)
-            micros = column.cast(pa.int64())
-            millis = pc.fill_null(micros, 0).to_numpy() // 1000
+            micros = times_of(rows.column(self._function.time_column)).cast(pa.int64())
+            millis = micros.fill_null(0).to_numpy() // 1000
             times = pa.array(millis, mask=micros.is_null().to_numpy(zero_copy_only=False))
         return [pa.StructArray.from_arrays([rows.to_struct_array(), times], ["row", "time"])]
 
     def _emit(self, entries: Entries, results: list[Any]) -> None:
         if len(entries) == 0:
             return
-        context, windows = self._context, self._function
-        context.row = None
+        self._context.row = None
         self._learn(entries.slots)
         stored = self._state.rows_of(entries)
         columns = (entries.slots, entries.ends, entries.starts)
@@ -139,7 +110,4 @@ class ListedWindowsOperator(FoldedWindowsOperator):
             if high > first + len(rows):
                 first, count = low, max(high - low, _DECODED_AT_ONCE)
                 rows = self._rows.decode(stored.slice(first, count).cast(self._rows.arrow))
-            context.slot = slot
-            if self._by_timer:
-                context.timer = self._domain, end - 1
-            windows.fire((end, start), rows[low - first : high - first], context, results)
+            self._emit_one(slot, (end, start), rows[low - first : high - first], results)

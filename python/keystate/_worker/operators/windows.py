@@ -115,13 +115,16 @@ class WindowsOperator(KeyedOperator):
         return self._rows.decode(rows)
 
 
+def times_of(column: pa.Array) -> pa.Array:
+    """The event times in a column. Of a window, a struct of start and end, it is the end."""
+    return column.flatten()[1] if pa.types.is_struct(column.type) else column
+
+
 def _millis(rows: pa.Array, column: int | None) -> list[int | None]:
-    """The event times of rows in ms. Of a window, a struct of start and end, it is the end."""
+    """The event times of rows in ms."""
     if column is None:
         return [None] * len(rows)
-    times = rows.field(column)
-    if pa.types.is_struct(times.type):
-        times = times.field(1)
+    times = times_of(rows.field(column))
     micros: list[int | None] = _LONGS.decode(times.cast(pa.int64()))
     if times.null_count:
         return [None if each is None else each // 1000 for each in micros]

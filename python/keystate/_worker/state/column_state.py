@@ -70,10 +70,14 @@ class ColumnState(WorkerState):
     def _merge(self) -> Entries:
         """All entries, one for each key and window, sorted by slot."""
         if self._added:
-            self._merged = Entries.concat([self._merged, *self._added]).merged(self._aggregation)
+            self._merged = self._together(Entries.concat([self._merged, *self._added]))
             self._added = []
             self._waiting = 0
         return self._merged
+
+    def _together(self, entries: Entries) -> Entries:
+        """All of these as they are to be: those that were merged before come first."""
+        return entries.merged(self._aggregation)
 
     def _between(self, start: int, stop: int) -> tuple[int, int]:
         """Where the entries of these slots begin and end."""

@@ -26,19 +26,17 @@ class FoldedColumns(WindowColumns):
 
     _aggregation: FoldedRows
 
-    def _merge(self) -> Entries:
-        if not self._added:
-            return self._merged
-        self._added = [together := Entries.concat([self._merged, *self._added])]
-        self._merged = self._none
+    def _together(self, entries: Entries) -> Entries:
         self._aggregation.failed_at = None
         try:
-            return super()._merge()
+            return super()._together(entries)
         except Exception as e:
             at = self._aggregation.failed_at
             if at is not None:
-                self._cursor.row = together.parts[1][at]
-                self._blame(e, int(together.slots[at]))
+                slot = self._cursor.slot = int(entries.slots[at])
+                self._cursor.row = entries.parts[1][at]
+                if isinstance(e, Misfit):
+                    self._misfit(e, slot)
             raise
 
     def _take_changed(self, start: int, stop: int) -> Entries:
@@ -48,12 +46,6 @@ class FoldedColumns(WindowColumns):
             None if i is None else int(slots[i]), error
         )
         return put
-
-    def _blame(self, error: Exception, slot: int) -> None:
-        """Notes whose error it is."""
-        self._cursor.slot = slot
-        if isinstance(error, Misfit):
-            self._misfit(error, slot)
 
     def add_late_rows(
         self, slots: Numbers, ends: Numbers, starts: Numbers, parts: Parts, fire: Fire

@@ -112,13 +112,8 @@ class ListedColumns(WindowColumns):
         pages = self._cursor.client.scan(self.index, slot, [Bound.START], bound, False, 1)
         return not any(len(keys) for (keys, _), _, _ in pages)
 
-    def _merge(self) -> Entries:
-        if self._added:
-            together = Entries.concat([self._merged, *self._added])
-            self._merged = together.take(np.argsort(together.slots, kind="stable"))
-            self._added = []
-            self._waiting = 0
-        return self._merged
+    def _together(self, entries: Entries) -> Entries:
+        return entries.take(np.argsort(entries.slots, kind="stable"))
 
     # -- a map that stays with the JVM ----------------------------------------------------------
 

@@ -109,15 +109,8 @@ class SessionColumns(WindowColumns):
 
     # -- sessions that meet ---------------------------------------------------------------------
 
-    def _merge(self) -> Entries:
-        if self._added:
-            together = Entries.concat([self._merged, *self._added])
-            self._merged = self._sessions(
-                together, *_grouped(together.slots, together.starts, together.ends)
-            )
-            self._added = []
-            self._waiting = 0
-        return self._merged
+    def _together(self, entries: Entries) -> Entries:
+        return self._sessions(entries, *_grouped(entries.slots, entries.starts, entries.ends))
 
     def _sessions(self, entries: Entries, order: Numbers, heads: Numbers) -> Entries:
         """One session for each group of entries, sorted by slot and start."""

@@ -11,8 +11,8 @@ import org.apache.spark.sql.{Dataset, Encoder}
 
 import keystate.stream.WindowedDataset
 import keystate.{
-  AggregateFunction, Collector, KeyOrder, KeyedProcessFunction, OutputTag, RuntimeContext,
-  SessionFixture, SortedMapState, SortedMapStateDescriptor, TypeInformation
+  AggregateFunction, Collector, KeyedProcessFunction, OutputTag, RuntimeContext, SessionFixture,
+  TypeInformation
 }
 import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedInputs, TestedOperator}
 
@@ -51,20 +51,17 @@ class Sum extends AggregateFunction[Purchase, Long, Long] {
   * end has passed, with the key's timer at the end of its lateness, 500 ms.
   */
 class KeptByColumns extends KeyedProcessFunction[String, Purchase, WindowTotal] {
-  @transient private var contents: SortedMapState[ContentsKey, Long] = _
-
-  override def open(ctx: RuntimeContext): Unit =
-    contents = ctx.getSortedMapState(
-      new SortedMapStateDescriptor(
-        "window-contents",
-        KeyOrder.NATURAL,
-        WindowStates.Contents,
-        implicitly[TypeInformation[Long]]
-      )
+  private val contents = new FoldedContents(
+    new AggregateFold(
+      (new Sum).asInstanceOf[AggregateFunction[Any, Any, Any]],
+      implicitly[TypeInformation[Long]]
     )
+  )
+
+  override def open(ctx: RuntimeContext): Unit = contents.open(ctx)
 
   override def processElement(in: Purchase, ctx: Context, out: Collector[WindowTotal]): Unit = {
-    contents.put(ContentsKey(0, 1000, 0), in.value)
+    contents.add(WindowKey(1000, 0), in, null, past = true)
     ctx.timerService().registerEventTimeTimer(1499)
   }
 

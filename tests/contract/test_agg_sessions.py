@@ -7,7 +7,7 @@ from typing import Any
 
 import keystate
 import pytest
-from keystate import DeclarationError, agg
+from keystate import AggregateFunction, DeclarationError, agg
 from keystate.testing import KeyedProcessHarness, rows_of
 from keystate.windows import (
     EventTimeSessionWindows,
@@ -92,6 +92,65 @@ def test_a_late_row_brings_a_session_back_that_has_fired() -> None:
     assert fired([1250, 1400], 1500) == [(at(1000), at(1450), 3)]
     assert fired([1600, 1750], 1600) == []
     assert fired([], 2200) == [(at(1000), at(2100), 7)]
+
+
+class Count(AggregateFunction[Any, Any, Any]):
+    """Its accumulator is that of columns."""
+
+    def create_accumulator(self) -> Any:
+        return (0,)
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return (accumulator[0] + 1,)
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator[0]
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return (acc_a[0] + acc_b[0],)
+
+
+class OpenedCount(Count):
+    """It is given rows one by one."""
+
+    def open(self, ctx: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("lateness", [0, 700])
+def test_columns_and_functions_go_on_with_sessions_of_each_other(lateness: int, seed: int) -> None:
+    """At each restart another way: each late row is counted, and nothing is left in the end."""
+    chance = random.Random(f"{seed} {lateness}")
+    ways = [
+        sessions().allowed_lateness(lateness).side_output_late_data(LATE).aggregate(*what)
+        for what in (
+            (agg.count().alias("n"),),
+            (Count(), "n long", "n long"),
+            (OpenedCount(), "n long", "n long"),
+        )
+    ]
+    one, other = harness_of(ways[2]), harness_of(chance.choice(ways))
+    fired, watermark, late = 0, 2000, []
+    for i in range(40):
+        rows = batch(chance, watermark)
+        watermark += chance.choice([0, chance.randint(0, 900)])
+        found = [
+            sorted(row.n for row in harness.process_batch(rows, watermark=watermark))
+            for harness in (one, other)
+        ]
+        assert found[0] == found[1], i
+        fired += len(found[0])
+        if chance.random() < 0.4:
+            way = chance.choice(ways)
+            late += other.side_output(LATE)
+            other = KeyedProcessHarness.restore(other.snapshot(), way, side_outputs=[LATE])
+    left = [sorted(row.n for row in each.advance_watermark(10**6)) for each in (one, other)]
+    assert left[0] == left[1]
+    assert [each.num_keys for each in (one, other)] == [0, 0]
+    late += other.side_output(LATE)
+    assert sorted(map(repr, late)) == sorted(map(repr, one.side_output(LATE)))
+    assert fired > 20 and late
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,10 @@ class InOrder(AggregateFunction[Any, list[str], str]):
         accumulator.append(f"{value.value}")
         return accumulator
 
+    def merge(self, a: list[str], b: list[str]) -> list[str]:
+        a += ["and", *b]
+        return a
+
     def get_result(self, accumulator: list[str]) -> str:
         accumulator.append("end")  # of a copy: others go on with what there was
         return " ".join(accumulator)
@@ -187,14 +191,21 @@ class OpenedKeyed(Keyed):
 @pytest.mark.parametrize("kind", ["aggregate", "list"])
 @pytest.mark.parametrize("seed", drawn("many rows of windows", range(40), 6))
 @pytest.mark.parametrize("lateness", [0, 700])
-@pytest.mark.parametrize("slide", [1000, 300])
+@pytest.mark.parametrize(
+    "assigner",
+    [
+        *(SlidingEventTimeWindows.of(1000, slide) for slide in (1000, 300)),
+        *(EventTimeSessionWindows.with_gap(gap) for gap in (40, 200)),
+    ],
+    ids=["tumbling", "sliding", "short sessions", "sessions"],
+)
 @pytest.mark.long
 def test_many_rows_at_a_time_are_as_rows_one_by_one(
-    slide: int, lateness: int, seed: int, kind: str
+    assigner: Any, lateness: int, seed: int, kind: str
 ) -> None:
     """In the order of each key's rows, with late ones and rows of many keys in a message."""
-    chance = random.Random(f"{slide} {lateness} {seed}")
-    windows = window(SlidingEventTimeWindows.of(1000, slide)).allowed_lateness(lateness)
+    chance = random.Random(f"{lateness} {seed}")
+    windows = window(assigner).allowed_lateness(lateness)
     windows = windows.side_output_late_data(LATE)
     if kind == "list":
         functions = [windows.apply(Keyed()), windows.apply(OpenedKeyed())]
@@ -308,6 +319,27 @@ def test_an_error_names_key_and_row(picky: type[Picky], wrong: Any, value: int, 
         with pytest.raises(KeystateError, match=told):
             harness.process_batch(rows, watermark=15_000)
             harness.advance_watermark(16_000)
+
+
+@pytest.mark.parametrize("picky", [Picky, OpenedPicky])
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (None, r"(?s)ArithmeticError: seven.*key 'b', row Row\(key='b', value=7"),
+        ("many", r"state 'session-contents' of key 'b': expected bigint, got str 'many'"),
+    ],
+)
+@pytest.mark.parametrize("order", [[1, 2, 3], [3, 1, 2], [1, 3, 2]], ids=str)
+def test_an_error_of_a_session_names_key_and_row(
+    picky: type[Picky], order: list[int], wrong: Any, told: str
+) -> None:
+    """Also of a row that brings sessions together."""
+    assigner = EventTimeSessionWindows.with_gap(1000)
+    harness = harness_of(window(assigner).aggregate(picky(wrong), "long", Total()))
+    rows = [(key, 7 if key == "b" and i == 2 else i, at(900 * i)) for i in order for key in "abc"]
+    with pytest.raises(KeystateError, match=told):
+        harness.process_batch(rows)
+        harness.advance_watermark(16_000)
 
 
 @pytest.mark.parametrize("count", ["many rows", "one by one"])

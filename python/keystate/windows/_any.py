@@ -14,12 +14,18 @@ from keystate.windows._assigners import (
     WindowAssigner,
     fires_at_end,
     is_fixed,
+    is_session,
 )
-from keystate.windows._by_columns import FoldedWindows, ListedWindows
+from keystate.windows._by_columns import (
+    FoldedSessions,
+    FoldedWindows,
+    ListedWindows,
+    WindowsByColumns,
+)
 from keystate.windows._contents import Contents, Fold, FoldedContents, ListedContents
 from keystate.windows._evictors import Evictor
 from keystate.windows._functions import ProcessWindowFunction
-from keystate.windows._merging import MergingWindowSet
+from keystate.windows._merging import MergingContents, MergingWindowSet
 from keystate.windows._open_rows import open_rows
 from keystate.windows._states import WindowStates
 from keystate.windows._timers import EVENT_TIME, FOR_OPERATOR, FOR_TRIGGER, WindowTimers
@@ -54,7 +60,7 @@ class AnyWindowsFunction(WindowsFunction):
         super().__init__(assigner, function, fold, late_output, time_column, row_type)
         self._trigger = trigger
         self._evictor = evictor
-        self._lateness = lateness if self._by_event_time else 0
+        self._lateness = lateness if self.by_event_time else 0
         self._contents = contents
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -65,43 +71,42 @@ class AnyWindowsFunction(WindowsFunction):
         at.trigger_states = WindowStates(runtime_context, at, "trigger")
         self._trigger.open(at.trigger_states)
         self._merging: MergingWindowSet | None = None
-        if isinstance(self._assigner, MergingWindowAssigner):
-            self._merging = MergingWindowSet(runtime_context, self._assigner)
+        if isinstance(self._contents, MergingContents):
+            assert isinstance(self._assigner, MergingWindowAssigner)
+            self._merging = MergingWindowSet(self._assigner, self._contents)
         self._open_rows = open_rows(
             self._assigner,
             self._trigger,
-            self._merging,
             self._contents,
             self._timers,
             self._domain,
             self.row_copy,
         )
 
-    def folded(self) -> FoldedWindows | None:
-        contents, assigner = self._contents, self._assigner
-        if not (is_fixed(assigner) and self._only_adds() and isinstance(contents, FoldedContents)):
+    def by_columns(self) -> WindowsByColumns | None:
+        if self._evictor is not None or not fires_at_end(self._trigger, self._assigner):
             return None
-        return FoldedWindows(contents.fold, self, assigner, self._lateness)
-
-    def listed(self) -> ListedWindows | None:
-        assigner = self._assigner
-        if not (is_fixed(assigner) and self._only_adds() and self._lateness == 0):
+        if self._opens_states():
             return None
-        if not isinstance(self._contents, ListedContents):
-            return None
-        return ListedWindows(self, assigner)
-
-    def _only_adds(self) -> bool:
-        """Whether a row that is not late is only added to windows, and no function has states."""
-        plain = self._evictor is None and fires_at_end(self._trigger, self._assigner)
-        return plain and not self._opens_states()
+        contents, assigner, lateness = self._contents, self._assigner, self._lateness
+        if isinstance(contents, FoldedContents):
+            if is_fixed(assigner):
+                return FoldedWindows(assigner, contents.fold, self, lateness)
+            if is_session(assigner) and assigner.gap is not None:
+                return FoldedSessions(assigner.gap, contents.fold, self, lateness)
+        elif is_fixed(assigner) and lateness == 0:
+            return ListedWindows(assigner, self)
+        return None
 
     def process_element(self, row: Any, ctx: Any) -> list[Any] | None:
+        if self._merging is not None:
+            self._at.row = ctx
+            self._find_timers()
         time = self._time_of(ctx)
-        may_be_late = self._by_event_time and time <= ctx.late_watermark + 1
+        may_be_late = self.by_event_time and time <= ctx.late_watermark + 1
         # All windows of a row that is not behind the watermark end after it.
         if self._open_rows is not None and not may_be_late:
-            clock = time if self._by_event_time else ctx.current_processing_time()
+            clock = time if self.by_event_time else ctx.current_processing_time()
             if self._open_rows.add(row, clock, ctx):
                 return None
         at = self._at
@@ -116,30 +121,25 @@ class AnyWindowsFunction(WindowsFunction):
         for each in self._assigner.assign_windows(row, time, at):
             window = key_of(each)
             if self._merging is not None:
-                window = self._merging.add(window, self._on_merge)
+                window = self._merging.add(window, self._is_past, self._on_merge)
                 if self._is_late(window_of(window), ctx):
-                    self._merging.retire(window)
+                    self._contents.remove(window)
                     continue
             elif self._is_late(each, ctx):
                 continue
             late = False
             self._add(window, row, time, results)
-        if late and self._by_event_time and time + self._lateness <= ctx.late_watermark:
+        if late and self.by_event_time and time + self._lateness <= ctx.late_watermark:
             results += self._late(row)
         return results or None
 
     def _add(self, key: WindowKey, row: Any, time: int, results: list[Any]) -> None:
-        at, window = self._at, window_of(key)
-        holder = self._holder(key)
-        assert holder is not None
-        end = window.max_timestamp()
-        past = self._by_event_time and end <= at.row.late_watermark
+        at, window, past = self._at, window_of(key), self._is_past(key)
         own = row if self.row_copy is None else self.row_copy(row)
-        self._contents.add(holder, own, at.row.event_time, past or self._merging is not None)
+        self._contents.add(key, own, at.row.event_time, past)
         at.window = key
-        result = self._trigger.on_element(row, time, window, at)
-        self._act(result, key, holder, results)
-        self._set_timer(self._cleanup_time(window) if past else end, key)
+        self._act(self._trigger.on_element(row, time, window, at), key, results)
+        self._set_timer(self._cleanup_time(window) if past else window.max_timestamp(), key)
 
     def _set_timer(self, time: int, key: WindowKey) -> None:
         """Sets the operator's own timer for a window; there is none at the end of all time."""
@@ -156,16 +156,24 @@ class AnyWindowsFunction(WindowsFunction):
 
     def _pass(self, domain: int, until: int, results: list[Any]) -> None:
         """Lets the timers of the key's windows fire up to a time, those too that these set."""
-        if domain == self._domain and self._merging is None:
-            # Windows of a FixedWindowsFunction, before a restart, have no timers here.
-            for key in self._contents.ending(until + 1):
-                self._set_timer(key[0] - 1, key)
-            self._find_closed()
+        if domain == self._domain:
+            self._find_timers(until + 1)
         while (due := self._timers.pop(domain, until, self._at.row)) is not None:
             self._fire(domain, *due, results)
 
-    def _find_closed(self) -> None:
-        """Sets the timers of windows that FoldedWindows had fired: these have none here."""
+    def _find_timers(self, end: int = LAST_TIME) -> None:
+        """Sets the timers of windows that have none here and end by `end`, or have ended.
+
+        Windows of a FixedWindowsFunction, or by columns, have none. Of windows that are merged all
+        are found at once, when none has any: a key has one timer for a time, and it can be deleted
+        only if it is known whose it is.
+        """
+        if self._merging is not None:
+            if not self._timers.is_empty():
+                return
+            end = LAST_TIME
+        for key in self._contents.ending(end):
+            self._set_timer(key[0] - 1, key)
         at = self._at
         for key in self._contents.closed():
             window = window_of(key)
@@ -173,61 +181,57 @@ class AnyWindowsFunction(WindowsFunction):
             if self._timers.has(self._domain, key, cleanup):
                 continue
             if self._is_late(window, at.row):
-                at.window = key
-                self._remove(key, window, key)
+                self._remove(key, window)
             else:
                 self._set_timer(cleanup, key)
 
     def _fire(self, domain: int, time: int, key: WindowKey, whose: int, results: list[Any]) -> None:
         at, window = self._at, window_of(key)
         at.window = key
-        holder = self._holder(key)
-        if holder is None:
+        if not self._contents.contains(key):
             return
         end, cleanup = window.max_timestamp(), self._cleanup_time(window)
         is_own = domain == self._domain
-        if self._by_event_time and cleanup < (time if is_own else at.row.late_watermark + 1):
+        if self.by_event_time and cleanup < (time if is_own else at.row.late_watermark + 1):
             # Lateness was longer before a restart: the window is gone.
             if is_own and whose & FOR_OPERATOR:
-                self._remove(key, window, holder)
+                self._remove(key, window)
             return
         # The operator's timer is from before a restart if it is at neither of these.
         if whose & FOR_TRIGGER or time in (end, cleanup):
             trigger = self._trigger
             on_time = trigger.on_event_time if domain == EVENT_TIME else trigger.on_processing_time
-            self._act(on_time(time, window, at), key, holder, results)
+            self._act(on_time(time, window, at), key, results)
         if not is_own or time < end:
             return
         if time == cleanup:
-            self._remove(key, window, holder)
+            self._remove(key, window)
         else:
-            self._contents.ended(holder)
+            self._contents.ended(key)
             self._set_timer(cleanup, key)
 
-    def _act(
-        self, result: TriggerResult, key: WindowKey, holder: WindowKey, results: list[Any]
-    ) -> None:
+    def _act(self, result: TriggerResult, key: WindowKey, results: list[Any]) -> None:
         if result is TriggerResult.CONTINUE:
             return
         if result.is_fire():
             attempt = self._at.row.attempt
             if attempt is None:
-                self._emit(key, holder, results)
+                self._emit(key, results)
             else:
-                fire = partial(self._emit, key, holder, results)
+                fire = partial(self._emit, key, results)
                 attempt(fire, results, (self._domain, key[0] - 1))
         if result.is_purge():
-            self._contents.clear(holder)
+            self._contents.clear(key)
 
-    def _emit(self, key: WindowKey, holder: WindowKey, results: list[Any]) -> None:
+    def _emit(self, key: WindowKey, results: list[Any]) -> None:
         contents = self._contents
         if isinstance(contents, FoldedContents):
-            accumulator = contents.accumulator(holder)
+            accumulator = contents.accumulator(key)
             if accumulator is not None:
                 self._call([contents.fold.result(accumulator)], results)
             return
         assert isinstance(contents, ListedContents)
-        numbered = contents.elements(holder)
+        numbered = contents.elements(key)
         if not numbered:
             return
         elements = [element for _, element in numbered]
@@ -243,29 +247,24 @@ class AnyWindowsFunction(WindowsFunction):
             kept = {id(element) for element in elements}
             for number, element in numbered:
                 if id(element) not in kept:
-                    contents.remove(holder, number)
+                    contents.evict(key, number)
 
     def _remove_late(self, ctx: Any) -> None:
         """Removes windows that are still there only because lateness was longer before."""
         assert self._merging is not None
-        while (key := self._merging.first()) is not None and self._is_late(window_of(key), ctx):
-            holder = self._holder(key)
-            assert holder is not None
-            self._at.window = key
-            self._remove(key, window_of(key), holder)
+        first = self._merging.contents.first
+        while (key := first()) is not None and self._is_late(window_of(key), ctx):
+            self._remove(key, window_of(key))
 
-    def _remove(self, key: WindowKey, window: Window, holder: WindowKey) -> None:
+    def _remove(self, key: WindowKey, window: Window) -> None:
         """Removes a window with all that it has."""
-        self._contents.clear(holder)
+        self._at.window = key
+        self._contents.remove(key)
         self._trigger.clear(window, self._at)
         if isinstance(self.function, ProcessWindowFunction):
             self.function.clear(self._context)
-        if self._merging is not None:
-            self._merging.retire(key)
 
-    def _on_merge(
-        self, into: WindowKey, merged: list[WindowKey], holder: WindowKey, old: list[WindowKey]
-    ) -> None:
+    def _on_merge(self, into: WindowKey, merged: list[WindowKey]) -> None:
         at, window = self._at, window_of(into)
         at.window, at.merged = into, merged
         self._trigger.on_merge(window, at)
@@ -274,15 +273,17 @@ class AnyWindowsFunction(WindowsFunction):
             self._trigger.clear(window_of(each), at)
             for time in (window_of(each).max_timestamp(), self._cleanup_time(window_of(each))):
                 self._timers.delete(self._domain, time, each, FOR_OPERATOR, at.row)
-        self._contents.merge(holder, old)
 
-    def _holder(self, key: WindowKey) -> WindowKey | None:
-        """The window that has a window's contents; ``None`` if there is no such window."""
-        return key if self._merging is None else self._merging.state_window(key)
+    def _is_past(self, key: WindowKey) -> bool:
+        """Whether the end of a window has passed, as rows see it."""
+        if not self.by_event_time:
+            return False
+        watermark: int = self._at.row.late_watermark
+        return window_of(key).max_timestamp() <= watermark
 
     def _cleanup_time(self, window: Window) -> int:
         """When a window is removed, in ms."""
         return min(window.max_timestamp() + self._lateness, LAST_TIME)
 
     def _is_late(self, window: Window, ctx: Any) -> bool:
-        return self._by_event_time and self._cleanup_time(window) <= ctx.late_watermark
+        return self.by_event_time and self._cleanup_time(window) <= ctx.late_watermark

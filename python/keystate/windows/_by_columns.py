@@ -7,27 +7,27 @@ from typing import Any
 
 from keystate.metrics import Counter
 from keystate.windows._assigners import FixedWindows
-from keystate.windows._contents import CONTENTS, ELEMENTS, Fold
+from keystate.windows._contents import CONTENTS, ELEMENTS, SESSIONS, Fold
 from keystate.windows._timers import FOR_BOTH, FOR_OPERATOR
 from keystate.windows._window import LAST_TIME, WindowKey
 from keystate.windows._windows_function import WindowsFunction
 
 
 class WindowsByColumns:
-    """Tumbling and sliding windows with their default trigger.
+    """Windows with their default trigger.
 
     Args:
         function: what they are for rows that come one by one; the same states go with both.
-        assigner: says which windows a row is in.
         lateness: how long, in ms, a window is kept for late rows.
     """
 
+    #: The module and the class of the operator.
+    operator: tuple[str, str]
     #: The name of the state with what they hold.
     contents: str
 
-    def __init__(self, function: WindowsFunction, assigner: FixedWindows, lateness: int) -> None:
-        self.by_event_time = assigner.is_event_time()
-        self.size, self.slide, self.offset = assigner.size, assigner.slide, assigner.offset
+    def __init__(self, function: WindowsFunction, lateness: int) -> None:
+        self.by_event_time = function.by_event_time
         self.lateness = lateness
         #: Whether a row behind the watermark has windows fire that the watermark has passed.
         self.passes = lateness > 0
@@ -42,7 +42,7 @@ class WindowsByColumns:
         return self._function.dropped
 
 
-class FoldedWindows(WindowsByColumns):
+class Folded(WindowsByColumns):
     """Windows of a fold.
 
     Args:
@@ -50,33 +50,69 @@ class FoldedWindows(WindowsByColumns):
         windows: what :class:`WindowsByColumns` takes.
     """
 
-    contents = CONTENTS
+    #: Copies a row that several windows are given; ``None`` if there is no need.
+    copy: Callable[[Any], Any] | None
 
     def __init__(self, fold: Fold, *windows: Any) -> None:
         super().__init__(*windows)
         self.fold = fold
 
-    @property
-    def copy(self) -> Callable[[Any], Any] | None:
-        """Copies a row that several windows are given; ``None`` if there is no need."""
-        return self._function.row_copy if self.slide < self.size else None
-
     def fire(self, window: WindowKey, accumulator: Any, ctx: Any, results: list[Any]) -> None:
         """Adds what the function makes of a window."""
         codec = self.fold.codec
-        if accumulator is None and self.lateness:
-            return  # as of no rows
         held = codec.copy(accumulator) if self.lateness and codec.mutable else accumulator
         self._function.emit(window, [self.fold.result(held)], ctx, results)
 
 
-class ListedWindows(WindowsByColumns):
-    """Windows of rows, which are kept."""
+class FoldedWindows(Folded):
+    """Tumbling and sliding windows of a fold."""
 
+    operator = ("folded_windows", "FoldedWindowsOperator")
+    contents = CONTENTS
+
+    def __init__(self, assigner: FixedWindows, *windows: Any) -> None:
+        super().__init__(*windows)
+        self.size, self.slide, self.offset = assigner.size, assigner.slide, assigner.offset
+
+    @property
+    def copy(self) -> Callable[[Any], Any] | None:  # type: ignore[override]
+        return self._function.row_copy if self.slide < self.size else None
+
+    def fire(self, window: WindowKey, accumulator: Any, ctx: Any, results: list[Any]) -> None:
+        if accumulator is not None or not self.lateness:
+            super().fire(window, accumulator, ctx, results)
+
+
+class FoldedSessions(Folded):
+    """Sessions of a fold.
+
+    Args:
+        gap: the time without rows, in ms, that ends a session.
+        windows: what :class:`Folded` takes.
+    """
+
+    operator = ("folded_sessions", "FoldedSessionsOperator")
+    contents = SESSIONS
+    copy = None
+
+    def __init__(self, gap: int, *windows: Any) -> None:
+        super().__init__(*windows)
+        self.gap = gap
+
+    def fire(self, window: WindowKey, accumulator: Any, ctx: Any, results: list[Any]) -> None:
+        if accumulator is not None:  # else it has been emptied, before a restart
+            super().fire(window, accumulator, ctx, results)
+
+
+class ListedWindows(WindowsByColumns):
+    """Tumbling and sliding windows of rows, which are kept."""
+
+    operator = ("listed_windows", "ListedWindowsOperator")
     contents = ELEMENTS
 
-    def __init__(self, function: WindowsFunction, assigner: FixedWindows) -> None:
-        super().__init__(function, assigner, lateness=0)
+    def __init__(self, assigner: FixedWindows, function: WindowsFunction) -> None:
+        super().__init__(function, lateness=0)
+        self.size, self.slide, self.offset = assigner.size, assigner.slide, assigner.offset
         self.passes = True
 
     def begins(self, domain: int, window: WindowKey) -> None:

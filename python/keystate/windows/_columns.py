@@ -17,7 +17,8 @@ from keystate.functions import Function, OutputTag
 from keystate.metrics import Counter
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import FixedWindows, WindowAssigner
-from keystate.windows._contents import CONTENTS
+from keystate.windows._contents import CONTENTS, SESSIONS
+from keystate.windows._timers import WindowTimers
 
 
 class ColumnsOfWindows(Function):
@@ -78,7 +79,7 @@ class ColumnWindowsFunction(ColumnsOfWindows):
 
 
 class ColumnSessionsFunction(ColumnsOfWindows):
-    """Sessions; their state has them with what they hold, and no other windows can go on with it.
+    """Sessions; their state is that of the same sessions of functions of rows.
 
     Args:
         assigner: tells whether they are by event time.
@@ -86,11 +87,16 @@ class ColumnSessionsFunction(ColumnsOfWindows):
         ends: the other arguments of windows.
     """
 
-    contents = "session-contents"
+    contents = SESSIONS
 
     def __init__(self, assigner: WindowAssigner, gap: int, *ends: Any) -> None:
         super().__init__(assigner, *ends)
         self.gap = gap
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
+        # A worker empties them: rows one by one find those of all sessions where there are none.
+        WindowTimers(runtime_context, merging=True)
 
 
 def output_of(key_type: T.StructType, aggregates: tuple[ColumnAggregate, ...]) -> T.StructType:

@@ -20,8 +20,11 @@ from keystate.state import TypeLike, ValueStateDescriptor
 from keystate.windows._evictors import TimestampedValue
 from keystate.windows._window import FIRST_TIME, LAST_TIME, WindowKey
 
-#: The names of the states with accumulators, and with rows.
-CONTENTS, ELEMENTS = "window-contents", "window-elements"
+#: The names of the states with accumulators, also of windows that are merged, and with rows.
+CONTENTS, SESSIONS, ELEMENTS = "window-contents", "session-contents", "window-elements"
+
+#: The first key of some rows, and the first one after them.
+Range = tuple[tuple[int, int, int], tuple[int, int, int]]
 
 
 class Fold(ABC):
@@ -136,17 +139,20 @@ class Contents(ABC):
     def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> bool:
         """Adds a row with its event time; `past` is whether the window's end has passed.
 
-        Returns whether this can be the window's first row. A window that can be merged counts as
-        past, for its end is not that of its contents.
+        Returns whether this can be the window's first row.
         """
+
+    def contains(self, window: WindowKey) -> bool:
+        """Whether there is such a window; others than merged ones need not be told apart."""
+        return True
 
     @abstractmethod
     def clear(self, window: WindowKey) -> None:
         """Empties a window."""
 
-    @abstractmethod
-    def merge(self, target: WindowKey, sources: Iterable[WindowKey]) -> None:
-        """Moves what some windows hold into another one."""
+    def remove(self, window: WindowKey) -> None:
+        """Removes a window with what it holds."""
+        self.clear(window)
 
     def ended(self, window: WindowKey) -> None:  # noqa: B027 - only what others read tells it
         """Notes that the end of a window has passed."""
@@ -167,6 +173,8 @@ class FoldedContents(Contents):
     on an AnyWindowsFunction, or the other way round, and neither knows the other's timers.
     """
 
+    #: Of the state.
+    name = CONTENTS
     state: WorkerWindowMapState
 
     def __init__(self, fold: Fold) -> None:
@@ -174,7 +182,7 @@ class FoldedContents(Contents):
 
     def open(self, ctx: KeyedStateStore) -> None:
         names = ("open", "end", "start")
-        descriptor = WindowMapDescriptor(CONTENTS, names, self.fold.acc_type)
+        descriptor = WindowMapDescriptor(self.name, names, self.fold.acc_type)
         state: Any = ctx.get_sorted_map_state(descriptor)
         self.state = state
 
@@ -192,22 +200,10 @@ class FoldedContents(Contents):
     def clear(self, window: WindowKey) -> None:
         self.state.remove(self._key(window))
 
-    def merge(self, target: WindowKey, sources: Iterable[WindowKey]) -> None:
-        into = self._key(target)
-        merged = self.state.get(into)
-        for source in sources:
-            key = self._key(source)
-            mine = self.state.get(key)
-            self.state.remove(key)
-            if mine is not None:
-                merged = mine if merged is None else self.fold.merge(merged, mine)
-        if merged is not None:
-            self.state.put(into, merged)
-
     def ended(self, window: WindowKey) -> None:
         key = (1, *window)
-        accumulator = self.state.get(key)
-        if accumulator is not None:
+        if self.state.contains(key):
+            accumulator = self.state.get(key)
             self.state.remove(key)
             self.state.put((0, *window), accumulator)
 
@@ -241,30 +237,34 @@ class ListedContents(Contents):
         self._rows.put((*window, number), (row, time))
         return True
 
+    def _range(self, window: WindowKey) -> Range:
+        return range_of(window)
+
     def elements(self, window: WindowKey) -> list[tuple[int, TimestampedValue]]:
         """The rows of a window as they came, each with its number."""
         return [
             (key[2], TimestampedValue(row, time))
-            for key, (row, time) in self._rows.sub_iterator(*_range(window))
+            for key, (row, time) in self._rows.sub_iterator(*self._range(window))
         ]
 
-    def remove(self, window: WindowKey, number: int) -> None:
+    def evict(self, window: WindowKey, number: int) -> None:
         """Removes one row."""
-        self._rows.remove((*window, number))
+        (end, start, _), _ = self._range(window)
+        self._rows.remove((end, start, number))
 
     def clear(self, window: WindowKey) -> None:
-        self._rows.remove_range(*_range(window))
+        self._rows.remove_range(*self._range(window))
         if self._rows.is_empty():
             self._next.clear()
 
-    def merge(self, target: WindowKey, sources: Iterable[WindowKey]) -> None:
-        for source in sources:
-            for (_, _, number), element in self._rows.sub_iterator(*_range(source)):
-                self._rows.put((*target, number), tuple(element))
-                self._rows.remove((*source, number))
+    def _move_rows(self, rows: Range, target: WindowKey) -> None:
+        """Has the rows of a range be those of a window."""
+        for key, element in self._rows.sub_iterator(*rows):
+            self._rows.put((*target, key[2]), tuple(element))
+            self._rows.remove(key)
 
 
-def _range(window: WindowKey) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+def range_of(window: WindowKey) -> Range:
     """The first key of a window's rows, and the first one after them."""
     end, start = window
     return (end, start, 0), (end, start, LAST_TIME)

@@ -54,13 +54,13 @@ class FixedWindowsFunction(WindowsFunction):
         states = self._at.function_context.has_window_states()
         self._left = WindowTimers(runtime_context) if states else None
 
-    def folded(self) -> FoldedWindows | None:
+    def by_columns(self) -> FoldedWindows | None:
         if self._opens_states():
             return None
-        return FoldedWindows(self._contents.fold, self, self._fixed, 0)
+        return FoldedWindows(self._fixed, self._contents.fold, self, 0)
 
     def process_element(self, row: Any, ctx: Any) -> list[Any] | None:
-        if self._by_event_time:
+        if self.by_event_time:
             time = ctx.event_time
             if time is None:
                 time = self._time_of(ctx)  # which says what is wrong

@@ -1,93 +1,204 @@
-"""Windows that are merged. What they hold stays where it is: a window knows the one that has it."""
+"""Windows that are merged, and what they hold."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from keystate._worker.state.window_maps import WindowMapDescriptor, WorkerWindowMapState
 from keystate.runtime import KeyedStateStore
 from keystate.windows._assigners import MergingWindowAssigner
+from keystate.windows._contents import (
+    SESSIONS,
+    Contents,
+    FoldedContents,
+    ListedContents,
+    Range,
+    range_of,
+)
 from keystate.windows._window import FIRST_TIME, WindowKey, key_of, window_of
 
-#: Is told of windows that were merged: the new window, the merged ones, the window that has what
-#: the new one holds, and those that have what is to be moved there.
-OnMerge = Callable[[WindowKey, list[WindowKey], WindowKey, list[WindowKey]], None]
+#: Is told of windows that were merged: the new window, and what it was made of.
+OnMerge = Callable[[WindowKey, list[WindowKey]], None]
 
 
-class MergingWindowSet:
-    """The windows of a key, and for each of them the window under which its contents are."""
+class MergingContents(Contents):
+    """What the windows of a key hold, which also tells what windows there are.
 
-    def __init__(self, ctx: KeyedStateStore, assigner: MergingWindowAssigner) -> None:
+    A window is there from its first row until it is removed, with or without contents.
+    """
+
+    @abstractmethod
+    def windows(self) -> Iterable[WindowKey]:
+        """The windows of the key, sorted."""
+
+    @abstractmethod
+    def first(self) -> WindowKey | None:
+        """The window that ends first; ``None`` if there is none."""
+
+    @abstractmethod
+    def merge(self, into: WindowKey, merged: list[WindowKey], past: bool) -> None:
+        """Makes one window of some, of which it can be one; `past` as in `add`."""
+
+    @abstractmethod
+    def extend(
+        self, new: WindowKey, row: Any, time: int | None
+    ) -> tuple[WindowKey, WindowKey] | None:
+        """Adds a row to the session that its own one meets, all of which are open.
+
+        Returns that session, and what it is now. Both are `new` if it meets none; ``None``, and
+        nothing has changed, if it meets several.
+        """
+
+
+class FoldedSessions(FoldedContents, MergingContents):
+    """One accumulator each. An emptied window has None."""
+
+    name = SESSIONS
+
+    def contains(self, window: WindowKey) -> bool:
+        return self.state.contains(self._key(window))
+
+    def windows(self) -> Iterable[WindowKey]:
+        keys = self.state.keys()
+        return sorted((end, start) for _, end, start in keys)
+
+    def first(self) -> WindowKey | None:
+        found = self.state.first_entry()
+        return None if found is None else (found[0][1], found[0][2])
+
+    def clear(self, window: WindowKey) -> None:
+        self.state.put(self._key(window), None)
+
+    def remove(self, window: WindowKey) -> None:
+        self.state.remove(self._key(window))
+
+    def merge(self, into: WindowKey, merged: list[WindowKey], past: bool) -> None:
+        accumulator = None
+        for window in merged:
+            key = self._key(window)
+            mine = self.state.get(key)
+            self.state.remove(key)
+            if accumulator is None:
+                accumulator = mine
+            elif mine is not None:
+                accumulator = self.fold.merge(accumulator, mine)
+        self.state.put((int(not past), *into), accumulator)
+
+    def extend(
+        self, new: WindowKey, row: Any, time: int | None
+    ) -> tuple[WindowKey, WindowKey] | None:
+        (end, start), state, add = new, self.state, self.fold.add
+        met = state.keys_from((1, start, FIRST_TIME), 2)
+        if not met or met[0][2] > end:
+            state.fold((1, end, start), add, row)
+            return new, new
+        if len(met) > 1 and met[1][2] <= end:
+            return None
+        key = met[0]
+        known = key[1], key[2]
+        into = max(end, known[0]), min(start, known[1])
+        if into == known:
+            state.fold(key, add, row)
+        else:
+            accumulator = add(row, state.get(key))
+            state.remove(key)
+            state.put((1, *into), accumulator)
+        return known, into
+
+
+class ListedSessions(ListedContents, MergingContents):
+    """The rows of each. Rows stay where they are: a window knows the one that has its rows."""
+
+    def open(self, ctx: KeyedStateStore) -> None:
+        super().open(ctx)
         descriptor = WindowMapDescriptor(
             "merging-window-set", ("end", "start"), "end long, start long", own_values=True
         )
         state: Any = ctx.get_sorted_map_state(descriptor)
-        self._state: WorkerWindowMapState = state
-        self._assigner = assigner
+        self._holders: WorkerWindowMapState = state
 
-    def state_window(self, window: WindowKey) -> WindowKey | None:
-        """The window that has its contents; ``None`` if there is no such window."""
-        found = self._state.get(window)
-        return None if found is None else (found[0], found[1])
+    def _range(self, window: WindowKey) -> Range:
+        end, start = self._holders.get(window)
+        return range_of((end, start))
+
+    def contains(self, window: WindowKey) -> bool:
+        return self._holders.contains(window)
+
+    def windows(self) -> Iterable[WindowKey]:
+        return self._holders.keys()
 
     def first(self) -> WindowKey | None:
-        """The window that ends first; ``None`` if there is none."""
-        found = self._state.first_entry()
+        found = self._holders.first_entry()
         return None if found is None else (found[0][0], found[0][1])
 
-    def retire(self, window: WindowKey) -> None:
-        """Removes a window."""
-        self._state.remove(window)
+    def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> bool:
+        holder = self._holders.get(window)
+        if holder is None:
+            holder = window
+            self._holders.put(window, window)
+        return super().add((holder[0], holder[1]), row, time, past)
 
-    def extend(self, new: WindowKey) -> tuple[WindowKey, WindowKey, WindowKey] | None:
-        """Adds a session to the one that it meets.
+    def remove(self, window: WindowKey) -> None:
+        if self.contains(window):
+            self.clear(window)
+            self._holders.remove(window)
 
-        Returns the window that has its contents, that session, and what it is now. All are `new` if
-        it meets none; ``None``, and nothing has changed, if it meets several.
-        """
+    def merge(self, into: WindowKey, merged: list[WindowKey], past: bool) -> None:
+        holder = self._holders.get(merged[0])
+        for window in merged[1:]:
+            self._move_rows(self._range(window), (holder[0], holder[1]))
+        for window in merged:
+            self._holders.remove(window)
+        self._holders.put(into, holder)
+
+    def extend(
+        self, new: WindowKey, row: Any, time: int | None
+    ) -> tuple[WindowKey, WindowKey] | None:
         end, start = new
-        met = self._state.keys_from((start, FIRST_TIME), 2)
-        if not met or met[0][1] > end:
-            self._state.put(new, new)
-            return new, new, new
-        known = met[0]
-        if len(met) > 1 and met[1][1] <= end:
-            return None
-        holder: WindowKey = self._state.get(known)
-        into = max(end, known[0]), min(start, known[1])
-        if into != known:
-            self._state.remove(known)
-            self._state.put(into, holder)
-        return holder, known, into
+        met = self._holders.keys_from((start, FIRST_TIME), 2)
+        known = into = new
+        if met and met[0][1] <= end:
+            if len(met) > 1 and met[1][1] <= end:
+                return None
+            known = met[0]
+            into = max(end, known[0]), min(start, known[1])
+            if into != known:
+                self.merge(into, [known], False)
+        self.add(into, row, time, False)
+        return known, into
 
-    def add(self, new: WindowKey, on_merge: OnMerge) -> WindowKey:
-        """Adds a window; returns the one that it is merged into, or itself."""
-        if self._state.contains(new):
+
+class MergingWindowSet:
+    """The windows of a key, which an assigner merges."""
+
+    def __init__(self, assigner: MergingWindowAssigner, contents: MergingContents) -> None:
+        self._assigner = assigner
+        self.contents = contents
+
+    def add(
+        self, new: WindowKey, is_past: Callable[[WindowKey], bool], on_merge: OnMerge
+    ) -> WindowKey:
+        """Merges a new window with those that there are.
+
+        Returns the one that it is merged into, or itself; it is there when it has a row.
+        """
+        contents = self.contents
+        if contents.contains(new):
             return new
-        windows = [window_of(key) for key in (*self._state.keys(), new)]
+        windows = [window_of(key) for key in (*contents.windows(), new)]
         merges: list[tuple[WindowKey, list[WindowKey]]] = []
         self._assigner.merge_windows(
             windows,
             lambda merged, into: merges.append((key_of(into), [key_of(each) for each in merged])),
         )
-        result = None
+        result = new
         for into, merged in merges:
             if new in merged:
                 merged.remove(new)
                 result = into
-            holders = [self._holder(window) for window in merged]
-            for window in merged:
-                self._state.remove(window)
-            self._state.put(into, holders[0])
             if merged != [into]:
-                on_merge(into, merged, holders[0], holders[1:])
-        if result is None:
-            self._state.put(new, new)
-            result = new
+                contents.merge(into, merged, is_past(into))
+                on_merge(into, merged)
         return result
-
-    def _holder(self, window: WindowKey) -> WindowKey:
-        holder = self.state_window(window)
-        assert holder is not None
-        return holder

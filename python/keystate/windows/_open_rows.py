@@ -17,7 +17,7 @@ from keystate.windows._assigners import (
     is_session,
 )
 from keystate.windows._contents import Contents
-from keystate.windows._merging import MergingWindowSet
+from keystate.windows._merging import MergingContents
 from keystate.windows._timers import FOR_BOTH, WindowTimers
 from keystate.windows._triggers import Trigger
 
@@ -77,19 +77,19 @@ class FixedOpenRows(OpenRows):
 class SessionOpenRows(OpenRows):
     """For sessions. One that a row meets ends at the row's time or later, so it is open too."""
 
-    def __init__(self, gap: int, merging: MergingWindowSet, *parts: Any) -> None:
+    _contents: MergingContents
+
+    def __init__(self, gap: int, *parts: Any) -> None:
         super().__init__(*parts)
         self._gap = gap
-        self._merging = merging
 
     def add(self, row: Any, time: int, ctx: Any) -> bool:
         window = time + self._gap, time
-        extended = self._merging.extend(window)
+        own = row if self._copy is None else self._copy(row)
+        extended = self._contents.extend(window, own, ctx.event_time)
         if extended is None:
             return False
-        holder, known, into = extended
-        own = row if self._copy is None else self._copy(row)
-        self._contents.add(holder, own, ctx.event_time, True)
+        known, into = extended
         # A session that stays as it is has its timer. One is set before the other is deleted: both
         # can be for one time, for which a key has one timer.
         if into is window or into != known:
@@ -100,21 +100,21 @@ class SessionOpenRows(OpenRows):
 
 
 def open_rows(
-    assigner: WindowAssigner, trigger: Trigger, merging: MergingWindowSet | None, *parts: Any
+    assigner: WindowAssigner, trigger: Trigger, contents: Contents, *parts: Any
 ) -> OpenRows | None:
     """How such rows are added; ``None`` if assigner and trigger are asked about each of them.
 
     Args:
         assigner: of the windows.
         trigger: of the windows.
-        merging: the sessions of a key; ``None`` where windows are not merged.
-        parts: what :class:`OpenRows` takes.
+        contents: what the windows hold.
+        parts: what :class:`OpenRows` takes besides.
     """
     if not fires_at_end(trigger, assigner):
         return None
     if is_fixed(assigner):
-        return FixedOpenRows(assigner, *parts)
+        return FixedOpenRows(assigner, contents, *parts)
     if is_session(assigner) and assigner.gap is not None:
-        assert merging is not None
-        return SessionOpenRows(assigner.gap, merging, *parts)
+        assert isinstance(contents, MergingContents)
+        return SessionOpenRows(assigner.gap, contents, *parts)
     return None

@@ -36,6 +36,10 @@ class WindowTimers:
         state: Any = ctx.get_sorted_map_state(WindowMapDescriptor(name, names, "int"))
         self._state: WorkerWindowMapState = state
 
+    def is_empty(self) -> bool:
+        """Whether no timer is set."""
+        return self._state.is_empty()
+
     def set(self, domain: int, time: int, window: WindowKey, whose: int, ctx: Any) -> None:
         """Sets a timer; harmless if it is set already."""
         if self.note(domain, time, window, whose):

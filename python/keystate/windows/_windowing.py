@@ -32,6 +32,7 @@ from keystate.windows._columns import (
 )
 from keystate.windows._contents import (
     AggregateFold,
+    Contents,
     Fold,
     FoldedContents,
     ListedContents,
@@ -40,6 +41,7 @@ from keystate.windows._contents import (
 from keystate.windows._evictors import Evictor
 from keystate.windows._fixed import FixedWindowsFunction
 from keystate.windows._functions import ProcessWindowFunction, WindowFunction
+from keystate.windows._merging import FoldedSessions, ListedSessions
 from keystate.windows._triggers import Trigger
 from keystate.windows._window import Duration, millis
 from keystate.windows._windows_function import UserFunction, WindowsFunction
@@ -192,8 +194,12 @@ class WindowedRows:
         )
         if is_plain and fold is not None and is_fixed(assigner):
             return FixedWindowsFunction(assigner, self.function, fold, *ends[1:])
-        folded = fold is not None and windows._evictor is None
-        contents = FoldedContents(fold) if folded and fold else ListedContents(row_type)
+        merges = isinstance(assigner, MergingWindowAssigner)
+        contents: Contents
+        if fold is not None and windows._evictor is None:
+            contents = FoldedSessions(fold) if merges else FoldedContents(fold)
+        else:
+            contents = ListedSessions(row_type) if merges else ListedContents(row_type)
         return AnyWindowsFunction(
             assigner,
             trigger,

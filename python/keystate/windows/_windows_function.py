@@ -51,8 +51,8 @@ class WindowsFunction(KeyedProcessFunction):
         self.late_output = late_output
         self.time_column = time_column
         self._row_type = row_type
-        self._by_event_time = assigner.is_event_time()
-        self._domain = EVENT_TIME if self._by_event_time else PROCESSING_TIME
+        self.by_event_time = assigner.is_event_time()
+        self._domain = EVENT_TIME if self.by_event_time else PROCESSING_TIME
         self._merges = isinstance(assigner, MergingWindowAssigner)
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -82,12 +82,8 @@ class WindowsFunction(KeyedProcessFunction):
         """The timers of the key's windows, where these have some of their own."""
         return self._at.timers
 
-    def folded(self) -> Any:
-        """These windows by columns, if rows are only added to accumulators; else ``None``."""
-        return None
-
-    def listed(self) -> Any:
-        """These windows by columns, if rows are only kept; else ``None``."""
+    def by_columns(self) -> Any:
+        """These windows for whole messages, if rows are only added to them; else ``None``."""
         return None
 
     def _opens_states(self) -> bool:
@@ -103,7 +99,7 @@ class WindowsFunction(KeyedProcessFunction):
         time: int | None = ctx.event_time
         if time is not None:
             return time
-        if self._by_event_time:
+        if self.by_event_time:
             raise ValueError(
                 "the row has no event time, so it is in no window: filter such rows out before "
                 "window()"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -22,6 +23,9 @@ class Fold(Protocol):
 
     def add(self, row: Any, accumulator: Any) -> Any:
         """The accumulator with a row in it."""
+
+    def merge(self, a: Any, b: Any) -> Any:
+        """The accumulator of both."""
 
 
 class FoldedRows:
@@ -68,9 +72,79 @@ class FoldedRows:
         if len(groups) == 0:
             return [are_rows[:0], values[:0]]
         merged = values[groups.order[groups.starts]]
-        (touched,) = np.nonzero(groups.any(are_rows) | (groups.sizes > 1))
+        (touched,) = np.nonzero(self._touched(groups, are_rows))
         self._merge(groups, touched, are_rows, values, merged)
         return [np.full(len(groups), False), merged]
+
+    @staticmethod
+    def _touched(groups: Groups, are_rows: Numbers) -> Numbers:
+        touched: Numbers = groups.any(are_rows) | (groups.sizes > 1)
+        return touched
+
+    def merge_sessions(self, groups: Groups, parts: Parts, starts: Numbers, ends: Numbers) -> Parts:
+        """As `merge`, for groups that are sessions and are sorted by start.
+
+        Each row is added, in the order in which they came, to the session that it meets then. So
+        one that brings sessions together is added to what their accumulators are merged to.
+
+        Args:
+            groups: of the entries. Rows come after accumulators.
+            parts: of the entries.
+            starts: of the entries as sessions of their own, in ms.
+            ends: of these.
+        """
+        are_rows, values = parts
+        if len(groups) == 0:
+            return [are_rows[:0], values[:0]]
+        merged = values[groups.order[groups.starts]]
+        touched = self._touched(groups, are_rows)
+        # Where rows come in the order of their starts, each meets the one session that there is.
+        falls = np.append(False, np.diff(groups.order) < 0)
+        falls[groups.starts] = False
+        mixed = np.logical_or.reduceat(falls, groups.starts)
+        self._merge(groups, np.flatnonzero(touched & ~mixed), are_rows, values, merged)
+        for number in np.flatnonzero(mixed).tolist():
+            first = groups.starts[number]
+            places = np.sort(groups.order[first : first + groups.sizes[number]])
+            columns = (places, are_rows[places], values[places], starts[places], ends[places])
+            merged[number] = self._meet(*(column.tolist() for column in columns))
+        return [np.full(len(groups), False), merged]
+
+    def _meet(
+        self,
+        places: list[int],
+        are_rows: list[bool],
+        values: list[Any],
+        starts: list[int],
+        ends: list[int],
+    ) -> Any:
+        """The accumulator of entries that are one session in the end."""
+        begin: list[int] = []  # of each session so far, sorted
+        until: list[int] = []
+        held: list[Any] = []
+        for place, is_row, value, start, end in zip(places, are_rows, values, starts, ends):
+            first, after = bisect_left(until, start), bisect_right(begin, end)
+            if is_row:
+                try:
+                    value = self.add(value, self._merged(held[first:after]))
+                except Exception:
+                    self.failed_at = place
+                    raise
+                start, end = min([start, *begin[first:after]]), max([end, *until[first:after]])
+            else:
+                after = first
+            begin[first:after], until[first:after], held[first:after] = [start], [end], [value]
+        return self._merged(held)
+
+    def _merged(self, accumulators: list[Any]) -> Any:
+        """The accumulator of all; ``None`` if they are of no rows."""
+        merged = None
+        for each in accumulators:
+            if merged is None:
+                merged = each
+            elif each is not None:
+                merged = self._fold.codec.as_read(self._fold.merge(merged, each))
+        return merged
 
     def _merge(
         self, groups: Groups, touched: Numbers, are_rows: Numbers, values: Numbers, merged: Numbers

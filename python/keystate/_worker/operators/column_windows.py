@@ -22,6 +22,7 @@ from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.windows import NO_WATERMARK, WindowsContext, times_of
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.column_timers import ColumnTimers
+from keystate._worker.state.emptied_maps import EmptiedMap
 from keystate._worker.state.timers import WorkerTimers
 from keystate._worker.state.window_columns import WindowColumns
 from keystate._worker.state.worker_state import WorkerState
@@ -39,7 +40,9 @@ class ColumnWindowsOperator(ColumnOperator):
         self._open_state = self._open_columns
         super().__init__(plan, declared, control)
 
-    def _open_columns(self, spec: StateSpec, index: int, cursor: Any, _: Any) -> WorkerState:
+    def _open_columns(self, spec: StateSpec, index: int, cursor: Any, told: Any) -> WorkerState:
+        if spec.name != self._function.contents:
+            return EmptiedMap(spec, index, cursor)  # of timers: those of windows are told by them
         return self._state_class(spec, index, cursor, self._aggregation, self._function.lateness)
 
     def _make_context(self) -> RowContext:

@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._compiled import collect
-from keystate._spec import StateSpec
 from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.folded import FoldedRows
 from keystate._worker.aggregates.groups import Numbers
@@ -23,9 +22,7 @@ from keystate._worker.operators.batches import ArrowKeys
 from keystate._worker.operators.column_windows import ColumnWindowsOperator
 from keystate._worker.operators.declared import Declared
 from keystate._worker.state.column_entries import Entries
-from keystate._worker.state.emptied_maps import EmptiedMap
 from keystate._worker.state.folded_columns import FoldedColumns
-from keystate._worker.state.worker_state import WorkerState
 
 
 class FoldedWindowsOperator(ColumnWindowsOperator):
@@ -40,15 +37,10 @@ class FoldedWindowsOperator(ColumnWindowsOperator):
         self._context.take = self._results.take
 
     def _make_function(self, plan: FunctionPlan) -> Any:
-        return plan.function.folded()
+        return plan.function.by_columns()
 
     def _make_aggregation(self) -> FoldedRows:
         return FoldedRows(self._function.fold, self._function.copy)
-
-    def _open_columns(self, spec: StateSpec, index: int, cursor: Any, told: Any) -> WorkerState:
-        if spec.name != self._function.contents:
-            return EmptiedMap(spec, index, cursor)  # of timers: those of windows are told by them
-        return super()._open_columns(spec, index, cursor, told)
 
     def _new_keys(self) -> Any:
         return _Keys(self._keys, self._bare_key)

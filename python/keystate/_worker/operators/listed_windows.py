@@ -38,9 +38,6 @@ class ListedWindowsOperator(FoldedWindowsOperator):
         super().__init__(plan, declared, control)
         (self._state.numbers,) = (s for s in self._states if isinstance(s, RowNumbers))
 
-    def _make_function(self, plan: FunctionPlan) -> Any:
-        return plan.function.listed()
-
     def _make_aggregation(self) -> Any:
         return None
 

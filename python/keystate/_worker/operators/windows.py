@@ -70,12 +70,10 @@ def windows_operator(
     operator: Callable[..., KeyedOperator] = WindowsOperator
     one_by_one = plan.dead_letters is not None or control.get(Control.REAL_TIME)
     if not one_by_one and find_spec("numpy") is not None:
-        if plan.function.folded() is not None:
-            module = import_module("keystate._worker.operators.folded_windows")
-            operator = module.FoldedWindowsOperator
-        elif plan.function.listed() is not None:
-            module = import_module("keystate._worker.operators.listed_windows")
-            operator = module.ListedWindowsOperator
+        windows = plan.function.by_columns()
+        if windows is not None:
+            module, name = windows.operator
+            operator = getattr(import_module(f"keystate._worker.operators.{module}"), name)
     return operator(plan, declared, control)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,26 +11,29 @@ import numpy as np
 from keystate._codec import Misfit
 from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.folded import FoldedRows
-from keystate._worker.aggregates.groups import Numbers
+from keystate._worker.aggregates.groups import Groups, Numbers
 from keystate._worker.state.column_entries import Entries
+from keystate._worker.state.session_columns import SessionColumns
 from keystate._worker.state.window_columns import WindowColumns
 
 #: Is given a window's end and start, and its accumulator.
 Fire = Callable[[tuple[int, int], Any], None]
 
 
-class FoldedColumns(WindowColumns):
-    """The windows of all keys; rows are added to them when they are asked for.
+class _Folded(WindowColumns):
+    """Windows of all keys; rows are added to them when they are asked for.
 
     An error of the function is one of the key and the row that are at hand then.
     """
 
     _aggregation: FoldedRows
 
-    def _together(self, entries: Entries) -> Entries:
+    @contextmanager
+    def _blaming(self, entries: Entries) -> Iterator[None]:
+        """Has an error of the function be one of the entry that was added."""
         self._aggregation.failed_at = None
         try:
-            return super()._together(entries)
+            yield
         except Exception as e:
             at = self._aggregation.failed_at
             if at is not None:
@@ -46,6 +50,29 @@ class FoldedColumns(WindowColumns):
             None if i is None else int(slots[i]), error
         )
         return put
+
+
+class FoldedSessionColumns(_Folded, SessionColumns):
+    """Sessions."""
+
+    def _alone(self, entries: Entries) -> Entries:
+        each = np.arange(len(entries))
+        entries.parts = self._accumulators(Groups(each, each), entries)
+        return entries
+
+    def _accumulators(self, groups: Groups, entries: Entries) -> Parts:
+        with self._blaming(entries):
+            return self._aggregation.merge_sessions(
+                groups, entries.parts, entries.starts, entries.ends
+            )
+
+
+class FoldedColumns(_Folded):
+    """Tumbling and sliding windows."""
+
+    def _together(self, entries: Entries) -> Entries:
+        with self._blaming(entries):
+            return super()._together(entries)
 
     def add_late_rows(
         self, slots: Numbers, ends: Numbers, starts: Numbers, parts: Parts, fire: Fire

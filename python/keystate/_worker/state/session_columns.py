@@ -115,12 +115,12 @@ class SessionColumns(WindowColumns):
     def _sessions(self, entries: Entries, order: Numbers, heads: Numbers) -> Entries:
         """One session for each group of entries, sorted by slot and start."""
         if len(entries) == len(heads):
-            return entries.take(order)
+            return self._alone(entries.take(order))
+        parts = self._accumulators(Groups(order, heads), entries)
         sizes = np.diff(heads, append=len(order))
         ends = np.maximum.reduceat(entries.ends[order], heads)
         opens = np.maximum.reduceat(entries.opens[order], heads)
         slots, starts = entries.slots[order][heads], entries.starts[order][heads]
-        parts = self._aggregation.merge(Groups(order, heads), entries.parts)
         merged = Entries(slots, opens, ends, starts, parts, True)
         # An entry that has become another one: the JVM is to forget it, and its timer.
         same = np.empty(len(entries), np.bool_)
@@ -141,6 +141,14 @@ class SessionColumns(WindowColumns):
                 merged.slots, self._timer_times(merged), lost[kept], times[kept]
             )
         return merged
+
+    def _alone(self, entries: Entries) -> Entries:
+        """Entries each of which is a session."""
+        return entries
+
+    def _accumulators(self, groups: Groups, entries: Entries) -> Parts:
+        """The accumulators of sessions, each of entries that are sorted by start."""
+        return self._aggregation.merge(groups, entries.parts)
 
     # -- a map that stays with the JVM ----------------------------------------------------------
 

@@ -6,9 +6,9 @@ import org.apache.spark.sql.Dataset
 
 import keystate.errors.KeystateErrors
 import keystate.windows.{
-  AggregateFold, AnyWindowsFunction, Evictor, FixedWindows, FixedWindowsFunction, Fold,
-  FoldedContents, ListedContents, MergingWindowAssigner, ProcessWindowFunction, ReduceFold, Trigger,
-  Window, WindowAssigner, WindowFunction
+  AggregateFold, AnyWindowsFunction, Contents, Evictor, FixedWindows, FixedWindowsFunction, Fold,
+  FoldedContents, FoldedSessions, ListedContents, ListedSessions, MergingWindowAssigner,
+  ProcessWindowFunction, ReduceFold, Trigger, Window, WindowAssigner, WindowFunction
 }
 import keystate.{
   AggregateFunction, KeyedProcessFunction, OutputTag, ReduceFunction, TypeInformation
@@ -119,15 +119,19 @@ private[keystate] final case class Windowing[T, W <: Window](
           trigger.asInstanceOf[Trigger[Any, Window]],
           evictor.asInstanceOf[Option[Evictor[Any, Window]]],
           lateness,
-          fold
-            .filter(_ => evictor.isEmpty)
-            .fold[keystate.windows.Contents](new ListedContents(elementType))(
-              new FoldedContents(_)
-            ),
+          contents(fold.filter(_ => evictor.isEmpty), elementType),
           function,
           fold,
           late
         )
+    }
+  }
+
+  private def contents(fold: Option[Fold], elementType: TypeInformation[T]): Contents = {
+    val merges = assigner.isInstanceOf[MergingWindowAssigner[_, _]]
+    fold match {
+      case Some(own) => if (merges) new FoldedSessions(own) else new FoldedContents(own)
+      case None => if (merges) new ListedSessions(elementType) else new ListedContents(elementType)
     }
   }
 }

@@ -32,8 +32,9 @@ private[keystate] final class AnyWindowsFunction(
     at.timers = timers
     at.triggerStates = new WindowStates(runtime, at, "trigger")
     trigger.open(at.triggerStates)
-    merging = assigner match {
-      case own: MergingWindowAssigner[Any, Window] => new MergingWindowSet(runtime, own)
+    merging = (assigner, contents) match {
+      case (own: MergingWindowAssigner[Any, Window], merged: MergingContents) =>
+        new MergingWindowSet(own, merged)
       case _ => null
     }
   }
@@ -42,6 +43,7 @@ private[keystate] final class AnyWindowsFunction(
     val watermark = lateWatermark(ctx)
     at.enter(ctx, watermark)
     val time = timeOf(ctx)
+    if (merging != null) findTimers(Long.MaxValue)
     // What the watermark has passed in the last micro-batch fires before its late rows.
     if (byEventTime && time <= watermark + 1) {
       pass(TimeDomain.EVENT_TIME, watermark, out)
@@ -49,11 +51,11 @@ private[keystate] final class AnyWindowsFunction(
     }
     var late = true
     assigner.assignWindows(element, time, at).foreach { assigned =>
-      val key = if (merging == null) assigned.key else merging.add(assigned.key)(onMerge)
+      val key = if (merging == null) assigned.key else merging.add(assigned.key, isPast)(onMerge)
       if (!isLate(key.window, watermark)) {
         late = false
         add(key, element, time, ctx, out)
-      } else if (merging != null) merging.retire(key)
+      } else if (merging != null) contents.remove(key)
     }
     if (late && byEventTime && time + lateness <= watermark) emitLate(element, ctx)
   }
@@ -65,13 +67,12 @@ private[keystate] final class AnyWindowsFunction(
       ctx: Context,
       out: Collector[Any]
   ): Unit = {
-    val (window, holder) = (key.window, holderOf(key))
-    val past = byEventTime && window.maxTimestamp <= lateWatermark(ctx)
+    val (window, past) = (key.window, isPast(key))
     // The trigger and other windows see the element too.
     val own = if (contents.changesElements) anew(ctx) else element
-    contents.add(holder, own, at.row.timestamp(), past || merging != null)
+    contents.add(key, own, at.row.timestamp(), past)
     at.window = key
-    act(trigger.onElement(element, time, window, at), key, holder, out)
+    act(trigger.onElement(element, time, window, at), key, out)
     setTimer(if (past) cleanupTime(window) else window.maxTimestamp, key)
   }
 
@@ -88,12 +89,7 @@ private[keystate] final class AnyWindowsFunction(
 
   /** Lets the timers of the key's windows fire up to a time, those too that these set. */
   private def pass(of: TimeDomain, until: Long, out: Collector[Any]): Unit = {
-    if (of == domain && merging == null) {
-      // Windows of a FixedWindowsFunction, before a restart, have no timers here.
-      val last = if (until == Long.MaxValue) until else until + 1
-      contents.ending(last).foreach(key => setTimer(key.end - 1, key))
-      findClosed()
-    }
+    if (of == domain) findTimers(if (until == Long.MaxValue) until else until + 1)
     val service = at.row.timerService()
     var due = timers.pop(of, until, service)
     while (due != null) {
@@ -103,14 +99,23 @@ private[keystate] final class AnyWindowsFunction(
     }
   }
 
-  /** Sets the timers of windows that a worker had fired by columns: these have none here. */
-  private def findClosed(): Unit = contents.closed.foreach { key =>
+  /** Sets the timers of windows that have none here: of those that end by `end`, or have ended.
+    *
+    * Windows of a [[FixedWindowsFunction]], or of a worker by columns, have none. Of windows that
+    * are merged all are found at once, when none has any: a key has one timer for a time, and it can
+    * be deleted only if it is known whose it is.
+    */
+  private def findTimers(end: Long): Unit = if (merging == null || timers.isEmpty) {
+    val last = if (merging == null) end else Long.MaxValue
+    contents.ending(last).foreach(key => setTimer(key.end - 1, key))
+    contents.closed.foreach(findTimerOfClosed)
+  }
+
+  private def findTimerOfClosed(key: WindowKey): Unit = {
     val cleanup = cleanupTime(key.window)
     if (timers.has(domain, key, cleanup)) ()
-    else if (isLate(key.window, lateWatermark(at.row))) {
-      at.window = key
-      remove(key, key.window, key)
-    } else setTimer(cleanup, key)
+    else if (isLate(key.window, lateWatermark(at.row))) remove(key)
+    else setTimer(cleanup, key)
   }
 
   private def fireWindow(
@@ -120,25 +125,25 @@ private[keystate] final class AnyWindowsFunction(
       whose: Int,
       out: Collector[Any]
   ): Unit = {
-    val (window, holder) = (key.window, holderOf(key))
+    val window = key.window
     at.window = key
     val (end, cleanup, isOwn) = (window.maxTimestamp, cleanupTime(window), of == domain)
     def isFor(who: Int) = (whose & who) != 0
-    if (holder == null) ()
+    if (!contents.contains(key)) ()
     else if (byEventTime && (if (isOwn) cleanup < time else cleanup <= lateWatermark(at.row))) {
       // Lateness was longer before a restart: the window is gone.
-      if (isOwn && isFor(WindowTimers.ForOperator)) remove(key, window, holder)
+      if (isOwn && isFor(WindowTimers.ForOperator)) remove(key)
     } else {
       // The operator's timer is from before a restart if it is at neither of these.
       if (isFor(WindowTimers.ForTrigger) || time == end || time == cleanup) {
         val result =
           if (of == TimeDomain.EVENT_TIME) trigger.onEventTime(time, window, at)
           else trigger.onProcessingTime(time, window, at)
-        act(result, key, holder, out)
+        act(result, key, out)
       }
-      if (isOwn && time == cleanup) remove(key, window, holder)
+      if (isOwn && time == cleanup) remove(key)
       else if (isOwn && time >= end) {
-        contents.ended(holder)
+        contents.ended(key)
         setTimer(cleanup, key)
       }
     }
@@ -148,31 +153,25 @@ private[keystate] final class AnyWindowsFunction(
   private def removeLate(watermark: Long): Unit = {
     var key = merging.first
     while (key != null && isLate(key.window, watermark)) {
-      at.window = key
-      remove(key, key.window, holderOf(key))
+      remove(key)
       key = merging.first
     }
   }
 
-  private def act(
-      result: TriggerResult,
-      key: WindowKey,
-      holder: WindowKey,
-      out: Collector[Any]
-  ): Unit = {
-    if (result.isFire) attempt(key)(emit(key, holder, out))
-    if (result.isPurge) contents.clear(holder)
+  private def act(result: TriggerResult, key: WindowKey, out: Collector[Any]): Unit = {
+    if (result.isFire) attempt(key)(emit(key, out))
+    if (result.isPurge) contents.clear(key)
   }
 
-  private def emit(key: WindowKey, holder: WindowKey, out: Collector[Any]): Unit =
+  private def emit(key: WindowKey, out: Collector[Any]): Unit =
     contents match {
       case folded: FoldedContents =>
-        val accumulator = folded.accumulator(holder)
+        val accumulator = folded.accumulator(key)
         if (accumulator != null) call(folded.fold.result(accumulator) :: Nil, out)
       case listed: ListedContents =>
-        val elements = listed.elements(holder)
+        val elements = listed.elements(key)
         if (elements.nonEmpty)
-          evictor.fold(callWith(elements, out))(emitEvicting(_, elements, listed, key, holder, out))
+          evictor.fold(callWith(elements, out))(emitEvicting(_, elements, listed, key, out))
     }
 
   private def emitEvicting(
@@ -180,7 +179,6 @@ private[keystate] final class AnyWindowsFunction(
       elements: mutable.ArrayBuffer[TimestampedValue[Any]],
       listed: ListedContents,
       key: WindowKey,
-      holder: WindowKey,
       out: Collector[Any]
   ): Unit = {
     val all = elements.toVector
@@ -189,7 +187,7 @@ private[keystate] final class AnyWindowsFunction(
     callWith(elements, out)
     evictor.evictAfter(elements, elements.size, window, at)
     val kept = elements.iterator.map(_.number).toSet
-    all.foreach(element => if (!kept(element.number)) listed.remove(holder, element))
+    all.foreach(element => if (!kept(element.number)) listed.evict(key, element))
   }
 
   private def callWith(
@@ -204,30 +202,28 @@ private[keystate] final class AnyWindowsFunction(
   }
 
   /** Removes a window with all that it has. */
-  private def remove(key: WindowKey, window: Window, holder: WindowKey): Unit = {
-    contents.clear(holder)
-    trigger.clear(window, at)
+  private def remove(key: WindowKey): Unit = {
+    at.window = key
+    contents.remove(key)
+    trigger.clear(key.window, at)
     clearFunction()
-    if (merging != null) merging.retire(key)
   }
 
-  @transient private lazy val onMerge: MergingWindowSet.OnMerge = (into, merged, holder, old) => {
-    val window = into.window
+  @transient private lazy val onMerge: MergingWindowSet.OnMerge = (into, merged) => {
     at.window = into
     at.merged = merged
-    trigger.onMerge(window, at)
+    trigger.onMerge(into.window, at)
     merged.foreach { each =>
       at.window = each
       trigger.clear(each.window, at)
       Seq(each.window.maxTimestamp, cleanupTime(each.window))
         .foreach(timers.delete(domain, _, each, WindowTimers.ForOperator, at.row.timerService()))
     }
-    contents.merge(holder, old)
   }
 
-  /** The window that has a window's contents; null if there is no such window. */
-  private def holderOf(key: WindowKey): WindowKey =
-    if (merging == null) key else merging.stateWindow(key)
+  /** Whether the end of a window has passed, as elements see it. */
+  private def isPast(key: WindowKey): Boolean =
+    byEventTime && key.window.maxTimestamp <= lateWatermark(at.row)
 
   /** When a window is removed, in ms. */
   private def cleanupTime(window: Window): Long = {

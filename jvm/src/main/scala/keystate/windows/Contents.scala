@@ -79,16 +79,18 @@ private[keystate] sealed abstract class Contents extends Serializable {
   /** Adds an element with its event time, if it has one.
     *
     * @param past
-    *   whether the window's end has passed. A window that can be merged counts as past, for its end
-    *   is not that of its contents.
+    *   whether the window's end has passed
     */
   def add(window: WindowKey, element: Any, time: java.lang.Long, past: Boolean): Unit
+
+  /** Whether there is such a window; others than merged ones need not be told apart. */
+  def contains(window: WindowKey): Boolean = true
 
   /** Empties a window. */
   def clear(window: WindowKey): Unit
 
-  /** Moves what some windows hold into another one. */
-  def merge(target: WindowKey, sources: Seq[WindowKey]): Unit
+  /** Removes a window with what it holds. */
+  def remove(window: WindowKey): Unit = clear(window)
 
   /** Notes that the end of a window has passed; only what others read tells it. */
   def ended(window: WindowKey): Unit = ()
@@ -105,13 +107,16 @@ private[keystate] sealed abstract class Contents extends Serializable {
   * Those whose end has passed are noted as such, for at a restart a [[FixedWindowsFunction]] can
   * follow on an [[AnyWindowsFunction]], or the other way round, and neither knows the other's timers.
   */
-private[keystate] final class FoldedContents(val fold: Fold) extends Contents {
-  @transient private var accumulators: SortedMapState[ContentsKey, Any] = _
+private[keystate] class FoldedContents(val fold: Fold) extends Contents {
+  @transient protected var accumulators: SortedMapState[ContentsKey, Any] = _
+
+  /** Of the state. */
+  protected def name: String = "window-contents"
 
   override def open(store: KeyedStateStore): Unit =
     accumulators = store.getSortedMapState(
       new SortedMapStateDescriptor(
-        "window-contents",
+        name,
         KeyOrder.NATURAL,
         WindowStates.Contents,
         fold.accumulatorType.asInstanceOf[TypeInformation[Any]]
@@ -133,7 +138,7 @@ private[keystate] final class FoldedContents(val fold: Fold) extends Contents {
   /** What a window holds; null if that is nothing. */
   def accumulator(window: WindowKey): Any = accumulators.get(keyOf(window))
 
-  private def keyOf(window: WindowKey): ContentsKey = {
+  protected def keyOf(window: WindowKey): ContentsKey = {
     val key = ContentsKey(1, window.end, window.start)
     if (accumulators.contains(key)) key else key.copy(open = 0)
   }
@@ -148,13 +153,10 @@ private[keystate] final class FoldedContents(val fold: Fold) extends Contents {
 
   override def clear(window: WindowKey): Unit = accumulators.remove(keyOf(window))
 
-  override def merge(target: WindowKey, sources: Seq[WindowKey]): Unit =
-    MergedEntries.move(accumulators, keyOf(target), sources.map(keyOf))(fold.merge)
-
   override def ended(window: WindowKey): Unit = {
     val key = ContentsKey(1, window.end, window.start)
-    val accumulator = accumulators.get(key)
-    if (accumulator != null) {
+    if (accumulators.contains(key)) {
+      val accumulator = accumulators.get(key)
       accumulators.remove(key)
       accumulators.put(key.copy(open = 0), accumulator)
     }
@@ -176,7 +178,7 @@ private[keystate] final class FoldedContents(val fold: Fold) extends Contents {
 private[keystate] final case class StoredElement(row: Any, time: java.lang.Long)
 
 /** The elements of each window: an entry for each, numbered as they came. */
-private[keystate] final class ListedContents(elementType: TypeInformation[_]) extends Contents {
+private[keystate] class ListedContents(elementType: TypeInformation[_]) extends Contents {
   private val time: TypeInformation[java.lang.Long] = implicitly
   @transient private var stored: SortedMapState[NumberedKey, StoredElement] = _
   @transient private var next: ValueState[Long] = _
@@ -208,22 +210,30 @@ private[keystate] final class ListedContents(elementType: TypeInformation[_]) ex
       new TimestampedValue(element, Option(time).map(_.longValue), entry.getKey.number)
     })
 
-  private def in(window: WindowKey) =
-    stored.subIterator(NumberedKey.first(window), NumberedKey.last(window))
+  /** The window under which the elements of a window are. */
+  protected def holderOf(window: WindowKey): WindowKey = window
+
+  private def in(window: WindowKey) = {
+    val holder = holderOf(window)
+    stored.subIterator(NumberedKey.first(holder), NumberedKey.last(holder))
+  }
 
   /** Removes one element. */
-  def remove(window: WindowKey, element: TimestampedValue[Any]): Unit =
-    stored.remove(NumberedKey(window.end, window.start, element.number))
+  def evict(window: WindowKey, element: TimestampedValue[Any]): Unit = {
+    val holder = holderOf(window)
+    stored.remove(NumberedKey(holder.end, holder.start, element.number))
+  }
 
   override def clear(window: WindowKey): Unit = {
-    stored.removeRange(NumberedKey.first(window), NumberedKey.last(window))
+    val holder = holderOf(window)
+    stored.removeRange(NumberedKey.first(holder), NumberedKey.last(holder))
     if (stored.isEmpty()) next.clear()
   }
 
-  override def merge(target: WindowKey, sources: Seq[WindowKey]): Unit = sources.foreach { source =>
-    in(source).toVector.foreach { entry =>
+  /** Has the elements of a window be under another one. */
+  protected def moveElements(window: WindowKey, target: WindowKey): Unit =
+    in(window).toVector.foreach { entry =>
       stored.put(NumberedKey(target.end, target.start, entry.getKey.number), entry.getValue)
       stored.remove(entry.getKey)
     }
-  }
 }

@@ -1,54 +1,136 @@
 package keystate.windows
 
+import java.lang.{Long => JLong}
+
 import scala.collection.mutable.ArrayBuffer
 
-import keystate.{KeyOrder, KeyedStateStore, SortedMapState, SortedMapStateDescriptor}
+import keystate.{
+  KeyOrder, KeyedStateStore, SortedMapState, SortedMapStateDescriptor, TypeInformation
+}
 
-/** The windows of a key, and for each of them the window under which its contents are: windows that
-  * are merged leave what they hold where it is.
+/** What the windows of a key hold that are merged, which also tells what windows there are. A window
+  * is there from its first element until it is removed, with or without contents.
   */
-private[windows] final class MergingWindowSet(
-    store: KeyedStateStore,
-    assigner: MergingWindowAssigner[Any, Window]
-) {
-  import MergingWindowSet.OnMerge
+private[keystate] trait MergingContents { self: Contents =>
 
-  private val windows: SortedMapState[WindowKey, WindowKey] =
-    store.getSortedMapState(
-      SortedMapStateDescriptor[WindowKey, WindowKey]("merging-window-set", KeyOrder.NATURAL)
-    )
-
-  /** The window that has its contents; null if there is no such window. */
-  def stateWindow(window: WindowKey): WindowKey = windows.get(window)
+  /** The windows of the key, sorted. */
+  def windows: Seq[WindowKey]
 
   /** The window that ends first; null if there is none. */
-  def first: WindowKey = {
-    val entry = windows.firstEntry()
+  def firstWindow: WindowKey
+
+  /** Makes one window of some, of which it can be one.
+    *
+    * @param past
+    *   whether its end has passed
+    */
+  def merge(into: WindowKey, merged: Seq[WindowKey], past: Boolean): Unit
+}
+
+/** An accumulator for each window. An emptied window has null. */
+private[keystate] final class FoldedSessions(own: Fold)
+    extends FoldedContents(own)
+    with MergingContents {
+  override protected def name: String = "session-contents"
+
+  override def contains(window: WindowKey): Boolean = accumulators.contains(keyOf(window))
+
+  override def windows: Seq[WindowKey] =
+    accumulators.keys().map(_.window).toVector.sortBy(window => (window.end, window.start))
+
+  override def firstWindow: WindowKey = {
+    val entry = accumulators.firstEntry()
+    if (entry == null) null else entry.getKey.window
+  }
+
+  override def clear(window: WindowKey): Unit = accumulators.put(keyOf(window), null)
+
+  override def remove(window: WindowKey): Unit = accumulators.remove(keyOf(window))
+
+  override def merge(into: WindowKey, merged: Seq[WindowKey], past: Boolean): Unit = {
+    var accumulator: Any = null
+    merged.map(keyOf).foreach { key =>
+      val mine = accumulators.get(key)
+      accumulators.remove(key)
+      if (accumulator == null) accumulator = mine
+      else if (mine != null) accumulator = fold.merge(accumulator, mine)
+    }
+    accumulators.put(ContentsKey(if (past) 0 else 1, into.end, into.start), accumulator)
+  }
+}
+
+/** The elements of each window. They stay where they are: a window knows the one under which they
+  * are.
+  */
+private[keystate] final class ListedSessions(elementType: TypeInformation[_])
+    extends ListedContents(elementType)
+    with MergingContents {
+  @transient private var holders: SortedMapState[WindowKey, WindowKey] = _
+
+  override def open(store: KeyedStateStore): Unit = {
+    super.open(store)
+    holders = store.getSortedMapState(
+      SortedMapStateDescriptor[WindowKey, WindowKey]("merging-window-set", KeyOrder.NATURAL)
+    )
+  }
+
+  override protected def holderOf(window: WindowKey): WindowKey = holders.get(window)
+
+  override def contains(window: WindowKey): Boolean = holders.contains(window)
+
+  override def windows: Seq[WindowKey] = holders.keys().toVector
+
+  override def firstWindow: WindowKey = {
+    val entry = holders.firstEntry()
     if (entry == null) null else entry.getKey
   }
 
-  /** Removes a window. */
-  def retire(window: WindowKey): Unit = windows.remove(window)
+  override def add(window: WindowKey, element: Any, time: JLong, past: Boolean): Unit = {
+    val known = holders.get(window)
+    if (known == null) holders.put(window, window)
+    super.add(if (known == null) window else known, element, time, past)
+  }
 
-  /** Adds a window; returns the one that it is merged into, or itself. */
-  def add(added: WindowKey)(onMerge: OnMerge): WindowKey =
-    if (windows.contains(added)) added
+  override def remove(window: WindowKey): Unit = if (contains(window)) {
+    clear(window)
+    holders.remove(window)
+  }
+
+  override def merge(into: WindowKey, merged: Seq[WindowKey], past: Boolean): Unit = {
+    val holder = holders.get(merged.head)
+    merged.tail.foreach(moveElements(_, holder))
+    merged.foreach(holders.remove)
+    holders.put(into, holder)
+  }
+}
+
+/** The windows of a key, which an assigner merges. */
+private[windows] final class MergingWindowSet(
+    assigner: MergingWindowAssigner[Any, Window],
+    contents: Contents with MergingContents
+) {
+  import MergingWindowSet.OnMerge
+
+  /** The window that ends first; null if there is none. */
+  def first: WindowKey = contents.firstWindow
+
+  /** Merges a new window with those that there are; returns the one that it is merged into, or
+    * itself. That is there when it has an element.
+    */
+  def add(added: WindowKey, isPast: WindowKey => Boolean)(onMerge: OnMerge): WindowKey =
+    if (contents.contains(added)) added
     else {
       val merges = ArrayBuffer.empty[(WindowKey, Seq[WindowKey])]
-      val all = (windows.keys().toVector :+ added).map(_.window)
+      val all = (contents.windows :+ added).map(_.window)
       assigner.mergeWindows(all, (merged, into) => merges += into.key -> merged.map(_.key).toVector)
-      var result: WindowKey = null
+      var result = added
       merges.foreach { case (into, group) =>
         val merged = group.filter(_ != added)
         if (merged.size < group.size) result = into
-        val holders = merged.map(windows.get)
-        merged.foreach(windows.remove)
-        windows.put(into, holders.head)
-        if (merged != Seq(into)) onMerge(into, merged, holders.head, holders.tail)
-      }
-      if (result == null) {
-        windows.put(added, added)
-        result = added
+        if (merged != Seq(into)) {
+          contents.merge(into, merged, isPast(into))
+          onMerge(into, merged)
+        }
       }
       result
     }
@@ -56,8 +138,6 @@ private[windows] final class MergingWindowSet(
 
 private[windows] object MergingWindowSet {
 
-  /** Is told of windows that were merged: the new window, the merged ones, the window that has what
-    * the new one holds, and those that have what is to be moved there.
-    */
-  type OnMerge = (WindowKey, Seq[WindowKey], WindowKey, Seq[WindowKey]) => Unit
+  /** Is told of windows that were merged: the new window, and what it was made of. */
+  type OnMerge = (WindowKey, Seq[WindowKey]) => Unit
 }

@@ -138,16 +138,7 @@ private sealed abstract class Folded(entries: SortedMapState[WindowKey, Any], cu
 
   override def clear(): Unit = entries.remove(cursor.window)
 
-  override def merge(target: WindowKey, sources: Iterable[WindowKey]): Unit =
-    MergedEntries.move(entries, target, sources)(combined)
-}
-
-private object MergedEntries {
-
-  /** Makes one entry of those of several windows. */
-  def move[K](entries: SortedMapState[K, Any], target: K, sources: Iterable[K])(
-      combined: (Any, Any) => Any
-  ): Unit = {
+  override def merge(target: WindowKey, sources: Iterable[WindowKey]): Unit = {
     var merged = entries.get(target)
     sources.foreach { source =>
       val mine = entries.get(source)

@@ -31,6 +31,9 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
   // 0 if it is not set
   private def whose(timer: WindowTimer): Int = timers.get(timer)
 
+  /** Whether no timer is set. */
+  def isEmpty: Boolean = timers.isEmpty()
+
   /** Sets a timer; harmless if it is set already. */
   def set(
       domain: TimeDomain,

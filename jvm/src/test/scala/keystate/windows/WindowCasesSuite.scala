@@ -47,22 +47,16 @@ class Sum extends AggregateFunction[Purchase, Long, Long] {
   override def merge(first: Long, second: Long): Long = first + second
 }
 
-/** Leaves what a worker of Python leaves that computes windows by columns: one from 0 to 1000 whose
-  * end has passed, with the key's timer at the end of its lateness, 500 ms.
+/** Leaves what a worker of Python leaves that computes windows by columns: a window, and the key's
+  * timer for it.
   */
-class KeptByColumns extends KeyedProcessFunction[String, Purchase, WindowTotal] {
-  private val contents = new FoldedContents(
-    new AggregateFold(
-      (new Sum).asInstanceOf[AggregateFunction[Any, Any, Any]],
-      implicitly[TypeInformation[Long]]
-    )
-  )
-
+class LeftByColumns(contents: FoldedContents, window: WindowKey, past: Boolean, timer: Long)
+    extends KeyedProcessFunction[String, Purchase, WindowTotal] {
   override def open(ctx: RuntimeContext): Unit = contents.open(ctx)
 
   override def processElement(in: Purchase, ctx: Context, out: Collector[WindowTotal]): Unit = {
-    contents.add(WindowKey(1000, 0), in, null, past = true)
-    ctx.timerService().registerEventTimeTimer(1499)
+    contents.add(window, in, null, past)
+    ctx.timerService().registerEventTimeTimer(timer)
   }
 
   override def onTimer(time: Long, ctx: OnTimerContext, out: Collector[WindowTotal]): Unit = ()
@@ -169,6 +163,11 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
     } finally subtask.close()
   }
 
+  private def sum = new AggregateFold(
+    (new Sum).asInstanceOf[AggregateFunction[Any, Any, Any]],
+    implicitly[TypeInformation[Long]]
+  )
+
   for (lateness <- Seq(0L, 300L, 500L, 900L))
     test(s"a window that columns have kept is removed, with a lateness of $lateness ms") {
       val in = new TestedInput(TypeInformation.of(implicitly[Encoder[Purchase]]))
@@ -181,7 +180,8 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
       val subtask = new TestedOperator[WindowTotal](
         TestedInputs.One,
         Seq(in),
-        () => rows.process(new KeptByColumns),
+        () =>
+          rows.process(new LeftByColumns(new FoldedContents(sum), WindowKey(1000, 0), true, 1499)),
         parallelism = 1,
         maxParallelism = 4,
         Nil,
@@ -193,6 +193,41 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
         assert(subtask.run(Nil, watermark = 1600).isEmpty)
         assert((subtask.numEntries > 0) == lateness > 600)
         assert(subtask.run(Nil, watermark = 3000).isEmpty)
+        assert(subtask.numEntries == 0)
+      } finally subtask.close()
+    }
+
+  for (lateness <- Seq(0L, 500L))
+    test(s"a session by columns goes on, with a lateness of $lateness ms") {
+      val in = new TestedInput(TypeInformation.of(implicitly[Encoder[Purchase]]))
+      val rows = in.stream.withWatermark("time", "0 seconds").keyed("key")
+      def totals() = rows
+        .window(EventTimeSessionWindows.withGap(Duration.ofSeconds(1)), "time")
+        .allowedLateness(Duration.ofMillis(lateness))
+        .aggregate(new Sum, new Totals[Long, TimeWindow])
+      val subtask = new TestedOperator[WindowTotal](
+        TestedInputs.One,
+        Seq(in),
+        () =>
+          rows.process(
+            new LeftByColumns(new FoldedSessions(sum), WindowKey(1500, 500), false, 1499)
+          ),
+        parallelism = 1,
+        maxParallelism = 4,
+        Nil,
+        "hashmap"
+      )
+      def bought(value: Long, time: Long) = Seq(Seq(Purchase("a", value, new Timestamp(time))))
+      try {
+        subtask.run(bought(5, 500), watermark = 0)
+        subtask.restart(totals _)
+        assert(subtask.run(bought(2, 900), watermark = 1600).isEmpty)
+        assert(
+          subtask.run(Nil, watermark = 1950).map(_._2) == Seq(WindowTotal("a", 7, 500L, 1899L))
+        )
+        val late = subtask.run(bought(1, 950), watermark = 1960).map(_._2)
+        assert(late == Option.when(lateness > 0)(WindowTotal("a", 8, 500L, 1949L)).toSeq)
+        assert(subtask.run(Nil, watermark = 5000).isEmpty)
         assert(subtask.numEntries == 0)
       } finally subtask.close()
     }

@@ -21,6 +21,7 @@ from keystate import (
     ReducingStateDescriptor,
     SortedMapStateDescriptor,
     Time,
+    TimeDomain,
     ValueStateDescriptor,
 )
 from keystate.errors import KeystateError
@@ -239,6 +240,31 @@ def test_many_rows_at_a_time_are_as_rows_one_by_one(
         assert harness.num_keys == 0
     one, other = [sorted(harness.side_output(LATE)) for harness in harnesses]
     assert one == other
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("lateness", [0, 300])
+@pytest.mark.parametrize(
+    "ways",
+    [(by_aggregate, by_opened_aggregate), (by_list, by_opened_list)],
+    ids=["aggregate", "list"],
+)
+def test_a_key_has_one_timer_where_rows_come_many_at_a_time(
+    ways: Any, lateness: int, restarts: bool
+) -> None:
+    """Its windows fire on time, one after the other, also if a restart goes to rows one by one."""
+    sliding = window(SlidingEventTimeWindows.of(1000, 250)).allowed_lateness(lateness)
+    many, one_by_one = (way(sliding) for way in ways)
+    harness = harness_of(many)
+    harness.process_batch([("a", 1, at(100)), ("a", 2, at(1100))])
+    if not lateness or ways[0] is by_aggregate:
+        assert harness.timers("a") == [(TimeDomain.EVENT_TIME, 249)]
+    for watermark in range(124, 2400, 125):
+        if restarts and watermark == 624:
+            harness = KeyedProcessHarness.restore(harness.snapshot(), one_by_one)
+        fired = [row[3] for row in harness.advance_watermark(watermark)]
+        assert fired == ([watermark] if watermark % 250 == 249 and watermark < 2000 else [])
+    assert harness.num_keys == 0
 
 
 @dataclass

@@ -160,6 +160,8 @@ class AnyWindowsFunction(WindowsFunction):
             self._find_timers(until + 1)
         while (due := self._timers.pop(domain, until, self._at.row)) is not None:
             self._fire(domain, *due, results)
+        # Windows by columns have a timer for the first one only.
+        self._timers.rearm(domain, self._at.row)
 
     def _find_timers(self, end: int = LAST_TIME) -> None:
         """Sets the timers of windows that have none here and end by `end`, or have ended.

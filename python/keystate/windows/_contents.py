@@ -158,7 +158,7 @@ class Contents(ABC):
         """Notes that the end of a window has passed."""
 
     def ending(self, end: int) -> list[WindowKey]:
-        """The windows that end until then and whose end has not passed, as far as that is noted."""
+        """The windows whose end is noted to come that end until then, and the next one."""
         return []
 
     def closed(self) -> list[WindowKey]:
@@ -208,9 +208,13 @@ class FoldedContents(Contents):
             self.state.put((0, *window), accumulator)
 
     def ending(self, end: int) -> list[WindowKey]:
-        after = (1, min(end + 1, LAST_TIME), FIRST_TIME)
-        found = self.state.sub_iterator((1, FIRST_TIME, FIRST_TIME), after)
-        return [(each, start) for (_, each, start), _ in found]
+        found: list[WindowKey] = []
+        first, before = ((1, time, FIRST_TIME) for time in (FIRST_TIME, LAST_TIME))
+        for (_, each, start), _ in self.state.sub_iterator(first, before):
+            found.append((each, start))
+            if each > end:
+                break
+        return found
 
     def closed(self) -> list[WindowKey]:
         first, before = ((is_open, FIRST_TIME, FIRST_TIME) for is_open in (0, 1))

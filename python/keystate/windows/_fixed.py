@@ -23,7 +23,8 @@ _NEVER = -(2**63)
 class FixedWindowsFunction(WindowsFunction):
     """Tumbling and sliding windows with their default trigger, no evictor and no late firings.
 
-    A window's one timer is at its end, so which windows are due is told by their ends. Those that
+    A window's one timer is at its end, so which windows are due is told by their ends. Where a
+    worker has many rows at a time, only the first window of a key has one. Those that
     an AnyWindowsFunction left before a restart have a timer there too; and one when their lateness
     would be over, if their end has passed. These are gone by the new rules, and do not fire again.
     """
@@ -100,6 +101,9 @@ class FixedWindowsFunction(WindowsFunction):
             if end - 1 != timestamp:
                 # Not needed any more. Left, it would end windows of the next micro-batch early.
                 delete(domain, end - 1, ctx)
+        if (first := windows.first_entry()) is not None:
+            # Windows by columns have a timer for the first one only.
+            register(domain, first[0][1] - 1, ctx)
         if self._left is not None:
             while (left := self._left.pop(domain, until, ctx)) is not None:
                 gone[left[1]] = None

@@ -77,6 +77,12 @@ class WindowTimers:
             if not self._state.keys_from(first, 1, last):
                 delete(domain, time, ctx)
 
+    def rearm(self, domain: int, ctx: Any) -> None:
+        """Has the key have a timer at the first time at which one is set."""
+        start = (domain, FIRST_TIME, FIRST_TIME, FIRST_TIME)
+        for _, time, _, _ in self._state.keys_from(start, 1, (domain + 1, *start[1:])):
+            register(domain, time, ctx)
+
     def pop(self, domain: int, until: int, ctx: Any) -> tuple[int, WindowKey, int] | None:
         """Takes out the first timer up to a time: its time, its window, and for whom it is."""
         first = self.take(domain, until)

@@ -105,7 +105,7 @@ class ColumnWindowsOperator(ColumnOperator):
         slots = self._timers.to_pass(slots)
         if len(slots) == 0:
             return
-        self._timers.passed(slots, until, *self._state.due_timers(slots, until))
+        self._timers.passed(slots, *self._state.due_timers(slots, until))
         self._end(slots, until, results)
 
     def _times(self, slots: pa.Array, rows: pa.RecordBatch) -> tuple[Numbers, int]:
@@ -147,18 +147,21 @@ class ColumnWindowsOperator(ColumnOperator):
         if len(slots) == 0:
             return
         self._timers.fired(slots, domains, times)
-        mine = (domains == self._domain) & ~self._timers.is_past(slots, times)
-        mine &= self._state.has_timers(slots, times)
+        mine = domains == self._domain
         if not mine.any():
-            return  # of a trigger that there was before a restart, or of windows that have fired
+            return  # of a trigger that there was before a restart
+        slots, times = slots[mine], times[mine]
+        self._state.rearm(slots)
         context = self._context
         clock = (
             context.current_watermark()
             if self._function.by_event_time
             else context.current_processing_time()
         )
-        until = int(times[mine].max())
-        self._end(slots[mine], until if clock is None else max(until, clock), results)
+        until = int(times.max()) if clock is None else max(int(times.max()), clock)
+        due = self._state.are_due(slots, times, until)
+        if due.any():
+            self._end(slots[due], until, results)
 
     def _end(self, slots: Numbers, until: int, results: list[Any]) -> None:
         """Fires the windows of these keys that end by then."""

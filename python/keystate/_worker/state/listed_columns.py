@@ -15,7 +15,6 @@ from keystate._spec import StateSpec
 from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.groups import Groups, Numbers
 from keystate._worker.state.column_entries import Entries
-from keystate._worker.state.maps import LARGEST_PAGE
 from keystate._worker.state.row_numbers import RowNumbers
 from keystate._worker.state.window_columns import WindowColumns
 
@@ -89,15 +88,6 @@ class ListedColumns(WindowColumns):
         """Which of these keys have a map that stays with the JVM."""
         return np.isin(slots, list(self._remote))
 
-    def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
-        slots, times = super().take_untimed(start, stop)
-        if len(slots) == 0:
-            return slots, times
-        order = np.lexsort([times, slots])
-        slots, times = slots[order], times[order]
-        new = np.append(True, (np.diff(slots) != 0) | (np.diff(times) != 0))
-        return slots[new], times[new]
-
     def _give_back(self, slots: Numbers, until: int) -> None:
         """Numbers begin anew where no rows are left."""
         left = np.isin(slots, self._merged.slots)
@@ -117,19 +107,11 @@ class ListedColumns(WindowColumns):
 
     # -- a map that stays with the JVM ----------------------------------------------------------
 
-    def _scan(self, slot: int, until: int) -> None:
-        known = self._remote[slot]
-        bounds, bound = ([Bound.END], self._bound(until)) if until < _LAST - 1 else ([], None)
-        pages = self._cursor.client.scan(self.index, slot, bounds, bound, False, LARGEST_PAGE)
-        for (keys, values), _, _ in pages:
-            numbers = keys.field(2).to_pylist()
-            new = pa.array([number not in known for number in numbers], pa.bool_())
-            known.update(numbers)
-            keys, values = keys.filter(new), values.filter(new)
-            self._append(self._entries(np.full(len(keys), slot), keys, values))
+    def _names(self, keys: pa.Array) -> list[Any]:
+        numbers: list[Any] = keys.field(2).to_pylist()
+        return numbers
 
     def _bound(self, until: int) -> pa.Array:
-        """The first key of rows of windows that end later."""
         columns = [pa.array([each]) for each in (until + 2, -_LAST, 0)]
         return pa.StructArray.from_arrays(columns, fields=list(self._key_type))
 

@@ -92,11 +92,20 @@ class SessionColumns(WindowColumns):
         self._merged = together.take(np.argsort(together.slots, kind="stable"))
         return too_late, ended
 
-    def has_timers(self, slots: Numbers, times: Numbers) -> Numbers:
+    def are_due(self, slots: Numbers, times: Numbers, until: int) -> Numbers:
         self._read_maps(slots)
         entries = self._merge()
         mine = self._of(slots)[entries.slots]
         return _are_in(slots, times, entries.slots[mine], self._timer_times(entries)[mine])
+
+    def rearm(self, slots: Numbers) -> None:
+        pass  # all are known
+
+    def _arm(self, slots: Numbers, times: Numbers, timed: Numbers) -> tuple[Numbers, Numbers]:
+        """Notes that timers are set: of all sessions, for rows can take the first one's away."""
+        new = ~timed & (times < _LAST)
+        timed[:] = True
+        return slots[new], times[new]
 
     def take_dead_timers(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
         none = np.empty(0, np.int64)

@@ -5,6 +5,9 @@ A map that stays with the JVM is asked for the windows that rows are in.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -111,9 +114,23 @@ class WindowColumns(ColumnState):
         due = ending | gone
         return entries.slots[due], self._timer_times(entries)[due]
 
-    def has_timers(self, slots: Numbers, times: Numbers) -> Numbers:
-        """Which of these timers windows still have."""
-        return np.full(len(slots), True)
+    def are_due(self, slots: Numbers, times: Numbers, until: int) -> Numbers:
+        """For which of these timers, which have fired, a key has windows that are due.
+
+        One that the JVM does not know has begun in this micro-batch. It fires with another one, or
+        in the next micro-batch.
+
+        Args:
+            slots: the keys.
+            times: of the timers.
+            until: windows whose timers are by then are due.
+        """
+        entries = self._merge()
+        due = np.zeros(self._size, np.bool_)
+        due[entries.slots[entries.stored & (self._timer_times(entries) <= until)]] = True
+        due[list(self._remote)] = True
+        found: Numbers = due[slots]
+        return found
 
     def _timer_times(self, entries: Entries) -> Numbers:
         return np.where(entries.opens == 1, entries.ends - 1, self._cleanup_times(entries))
@@ -137,12 +154,36 @@ class WindowColumns(ColumnState):
 
     def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
         low, high = self._between(start, stop)
-        (found,) = np.nonzero(~self._merged.timed[low:high])
-        self._merged.timed[low:high] = True
-        found += low
-        times = self._timer_times(self._merged)[found]
-        kept = times < _LAST
-        return self._merged.slots[found][kept], times[kept]
+        slots, times = self._merged.slots[low:high], self._timer_times(self._merged)[low:high]
+        return self._arm(slots, times, self._merged.timed[low:high])
+
+    def rearm(self, slots: Numbers) -> None:
+        """Has keys get their timers again: some of theirs have fired.
+
+        That may have been one by an earlier lateness, so it is not known which others there are.
+        """
+        entries = self._merge()
+        entries.timed &= ~self._of(slots)[entries.slots]
+
+    def _arm(self, slots: Numbers, times: Numbers, timed: Numbers) -> tuple[Numbers, Numbers]:
+        """Notes that timers are set: of each key the first one, with which all fire that are due.
+
+        Args:
+            slots: sorted.
+            times: of the timers.
+            timed: which are set; this changes.
+
+        Returns:
+            Slots and times of those that were not; none of them is at the end of all time.
+        """
+        if len(slots) == 0:
+            return slots, times
+        (begins,) = np.nonzero(np.diff(slots, prepend=-1))
+        firsts = np.minimum.reduceat(times, begins)
+        are_first = times == np.repeat(firsts, np.diff(begins, append=len(slots)))
+        new = ~np.logical_or.reduceat(timed & are_first, begins) & (firsts < _LAST)
+        timed |= are_first
+        return slots[begins[new]], firsts[new]
 
     def _of(self, slots: Numbers) -> Numbers:
         """By slot, whether it is one of these."""
@@ -170,7 +211,7 @@ class WindowColumns(ColumnState):
             wanted = self._keys(*(np.array([each]) for each in key))
             found = self._cursor.client.get(self.index, slot, wanted)
             if len(found):
-                self._append(self._entries(np.array([slot]), wanted, found))
+                self._append(self._untimed(np.array([slot]), wanted, found))
 
     def _know(self, entries: Entries) -> None:
         """Notes windows of remote maps that got another key, so that they are not read again."""
@@ -183,17 +224,38 @@ class WindowColumns(ColumnState):
                     self._remote[slot].add((is_open, end, start))
 
     def _scan(self, slot: int, until: int) -> None:
-        """Reads the windows of a remote map that are due."""
+        """Reads the windows of a remote map that are due; and one more, for its timer."""
+        scan = partial(self._cursor.client.scan, self.index, slot)
+        if until >= _LAST - 1:
+            self._read(slot, scan([], None, False, LARGEST_PAGE))
+            return
+        bound = self._bound(until)
+        self._read(slot, scan([Bound.END], bound, False, LARGEST_PAGE))
+        self._read(slot, islice(scan([Bound.START], bound, False, 1), 1))
+
+    def _bound(self, until: int) -> pa.Array:
+        """The first key of windows that end later."""
+        return self._keys(*(np.array([each]) for each in (1, until + 2, -_LAST)))
+
+    def _read(self, slot: int, pages: Iterable[Any]) -> None:
+        """Adds what is in pages of a remote map and not known."""
         known = self._remote[slot]
-        before = (1, until + 2, -_LAST) if until < _LAST - 1 else (2, -_LAST, -_LAST)
-        bound = self._keys(*(np.array([each]) for each in before))
-        pages = self._cursor.client.scan(self.index, slot, [Bound.END], bound, False, LARGEST_PAGE)
         for (keys, values), _, _ in pages:
-            named = list(zip(*(part.to_pylist() for part in keys.flatten())))
-            new = pa.array([key not in known for key in named], pa.bool_())
+            named = self._names(keys)
+            new = pa.array([name not in known for name in named], pa.bool_())
             known.update(named)
             keys, values = keys.filter(new), values.filter(new)
-            self._append(self._entries(np.full(len(keys), slot), keys, values))
+            self._append(self._untimed(np.full(len(keys), slot), keys, values))
+
+    def _names(self, keys: pa.Array) -> list[Any]:
+        """What is known of a remote map, of entries with these keys."""
+        return list(zip(*(part.to_pylist() for part in keys.flatten())))
+
+    def _untimed(self, slots: Numbers, keys: pa.Array, values: pa.Array) -> Entries:
+        """Entries of remote maps, of which it is not known whether they have timers."""
+        entries = self._entries(slots, keys, values)
+        entries.timed[:] = False
+        return entries
 
     # -- between JVM and worker -----------------------------------------------------------------
 
@@ -215,7 +277,10 @@ class WindowColumns(ColumnState):
             return self._none
         values = message.elements(state_column(self.index, Part.VALUES)).flatten()
         slots = np.repeat(np.arange(first, self._size), lengths)
-        return self._entries(slots, lists.flatten(), values)
+        entries = self._entries(slots, lists.flatten(), values)
+        entries.timed[:] = False
+        self._arm(slots, self._timer_times(entries), entries.timed)
+        return entries
 
     def _loaded(self, first: int, old: Numbers | None) -> None:
         for i in self._away.tolist():

@@ -97,6 +97,8 @@ private[keystate] final class AnyWindowsFunction(
       fireWindow(of, timer.time, timer.window, whose, out)
       due = timers.pop(of, until, service)
     }
+    // Windows by columns have a timer for the first one only.
+    timers.rearm(of, service)
   }
 
   /** Sets the timers of windows that have none here: of those that end by `end`, or have ended.

@@ -95,7 +95,9 @@ private[keystate] sealed abstract class Contents extends Serializable {
   /** Notes that the end of a window has passed; only what others read tells it. */
   def ended(window: WindowKey): Unit = ()
 
-  /** The windows that end until then and whose end has not passed, as far as that is noted. */
+  /** The windows whose end has not passed, as far as that is noted, and which end until then; and the
+    * next one.
+    */
   def ending(end: Long): Seq[WindowKey] = Nil
 
   /** The windows whose end has passed, as far as that is noted. */
@@ -162,11 +164,14 @@ private[keystate] class FoldedContents(val fold: Fold) extends Contents {
     }
   }
 
-  override def ending(end: Long): Seq[WindowKey] = accumulators
-    .tailIterator(ContentsKey(1, Long.MinValue, Long.MinValue))
-    .map(_.getKey.window)
-    .takeWhile(window => window.end <= end && window.end != Long.MaxValue)
-    .toVector
+  override def ending(end: Long): Seq[WindowKey] = {
+    val open = accumulators
+      .tailIterator(ContentsKey(1, Long.MinValue, Long.MinValue))
+      .map(_.getKey.window)
+      .takeWhile(_.end != Long.MaxValue)
+    val (ending, rest) = open.span(_.end <= end)
+    ending.toVector ++ rest.take(1)
+  }
 
   override def closed: Seq[WindowKey] = accumulators
     .headIterator(ContentsKey(1, Long.MinValue, Long.MinValue))

@@ -74,6 +74,10 @@ private[keystate] final class FixedWindowsFunction(
         else service.deleteProcessingTimeTimer(key.end - 1)
       first = contents.first
     }
+    // Windows of a worker by columns have a timer for the first one only.
+    if (first != null)
+      if (byEventTime) service.registerEventTimeTimer(first.getKey.end - 1)
+      else service.registerProcessingTimeTimer(first.getKey.end - 1)
     left.foreach { timers =>
       Iterator
         .continually(timers.pop(domain, clock, service))

@@ -1,5 +1,7 @@
 package keystate.windows
 
+import java.util.{Map => JMap}
+
 import keystate.{
   KeyOrder, KeyedStateStore, SortedMapState, SortedMapStateDescriptor, TimeDomain, TimerService
 }
@@ -46,9 +48,7 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
     val known = whose(timer)
     if ((known & own) == 0) {
       timers.put(timer, known | own)
-      if (known == 0)
-        if (domain == TimeDomain.EVENT_TIME) service.registerEventTimeTimer(time)
-        else service.registerProcessingTimeTimer(time)
+      if (known == 0) setOfKey(domain, time, service)
     }
   }
 
@@ -82,11 +82,20 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
     }
   }
 
+  private def first(domain: TimeDomain): JMap.Entry[WindowTimer, Int] = {
+    val start = WindowTimer(stored(domain), Long.MinValue, Long.MinValue, Long.MinValue)
+    val found = timers.ceilingEntry(start)
+    if (found == null || found.getKey.domain != stored(domain)) null else found
+  }
+
+  /** Has the key have a timer at the first time at which one is set. */
+  def rearm(domain: TimeDomain, service: TimerService): Unit =
+    Option(first(domain)).foreach(next => setOfKey(domain, next.getKey.time, service))
+
   /** Takes out the first timer up to a time, with for whom it is; null if there is none. */
   def pop(domain: TimeDomain, until: Long, service: TimerService): (WindowTimer, Int) = {
-    val first =
-      timers.ceilingEntry(WindowTimer(stored(domain), Long.MinValue, Long.MinValue, Long.MinValue))
-    if (first == null || first.getKey.domain != stored(domain) || first.getKey.time > until) null
+    val first = this.first(domain)
+    if (first == null || first.getKey.time > until) null
     else {
       timers.remove(first.getKey)
       // Others at this time come next: the key's timer is not needed any more.
@@ -94,6 +103,10 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
       (first.getKey, first.getValue)
     }
   }
+
+  private def setOfKey(domain: TimeDomain, time: Long, service: TimerService): Unit =
+    if (domain == TimeDomain.EVENT_TIME) service.registerEventTimeTimer(time)
+    else service.registerProcessingTimeTimer(time)
 
   private def deleteOfKey(domain: TimeDomain, time: Long, service: TimerService): Unit =
     if (domain == TimeDomain.EVENT_TIME) service.deleteEventTimeTimer(time)

@@ -47,15 +47,15 @@ class Sum extends AggregateFunction[Purchase, Long, Long] {
   override def merge(first: Long, second: Long): Long = first + second
 }
 
-/** Leaves what a worker of Python leaves that computes windows by columns: a window, and the key's
-  * timer for it.
+/** Leaves what a worker of Python leaves that computes windows by columns: windows, and the key's
+  * one timer.
   */
-class LeftByColumns(contents: FoldedContents, window: WindowKey, past: Boolean, timer: Long)
+class LeftByColumns(contents: FoldedContents, past: Boolean, timer: Long, windows: WindowKey*)
     extends KeyedProcessFunction[String, Purchase, WindowTotal] {
   override def open(ctx: RuntimeContext): Unit = contents.open(ctx)
 
   override def processElement(in: Purchase, ctx: Context, out: Collector[WindowTotal]): Unit = {
-    contents.add(window, in, null, past)
+    windows.foreach(contents.add(_, in, null, past))
     ctx.timerService().registerEventTimeTimer(timer)
   }
 
@@ -181,7 +181,7 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
         TestedInputs.One,
         Seq(in),
         () =>
-          rows.process(new LeftByColumns(new FoldedContents(sum), WindowKey(1000, 0), true, 1499)),
+          rows.process(new LeftByColumns(new FoldedContents(sum), true, 1499, WindowKey(1000, 0))),
         parallelism = 1,
         maxParallelism = 4,
         Nil,
@@ -210,7 +210,7 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
         Seq(in),
         () =>
           rows.process(
-            new LeftByColumns(new FoldedSessions(sum), WindowKey(1500, 500), false, 1499)
+            new LeftByColumns(new FoldedSessions(sum), false, 1499, WindowKey(1500, 500))
           ),
         parallelism = 1,
         maxParallelism = 4,
@@ -228,6 +228,36 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
         val late = subtask.run(bought(1, 950), watermark = 1960).map(_._2)
         assert(late == Option.when(lateness > 0)(WindowTotal("a", 8, 500L, 1949L)).toSeq)
         assert(subtask.run(Nil, watermark = 5000).isEmpty)
+        assert(subtask.numEntries == 0)
+      } finally subtask.close()
+    }
+
+  for (lateness <- Seq(0L, 500L))
+    test(s"windows by columns fire on time by one timer, with a lateness of $lateness ms") {
+      val in = new TestedInput(TypeInformation.of(implicitly[Encoder[Purchase]]))
+      val rows = in.stream.withWatermark("time", "0 seconds").keyed("key")
+      def totals() = rows
+        .window(TumblingEventTimeWindows.of(Duration.ofSeconds(1)), "time")
+        .allowedLateness(Duration.ofMillis(lateness))
+        .aggregate(new Sum, new Totals[Long, TimeWindow])
+      val left = Seq(1000L, 2000L, 4000L).map(end => WindowKey(end, end - 1000))
+      val subtask = new TestedOperator[WindowTotal](
+        TestedInputs.One,
+        Seq(in),
+        () => rows.process(new LeftByColumns(new FoldedContents(sum), false, 999, left: _*)),
+        parallelism = 1,
+        maxParallelism = 4,
+        Nil,
+        "hashmap"
+      )
+      try {
+        subtask.run(Seq(Seq(Purchase("a", 5, new Timestamp(400)))), watermark = 500)
+        subtask.restart(totals _)
+        for (watermark <- 600L to 5000L by 200L) {
+          val fired = left.filter(each => each.end <= watermark && each.end > watermark - 200)
+          val found = subtask.run(Nil, watermark = watermark).map(_._2)
+          assert(found == fired.map(each => WindowTotal("a", 5, each.start, each.end - 1)))
+        }
         assert(subtask.numEntries == 0)
       } finally subtask.close()
     }

@@ -14,18 +14,19 @@ import keystate.backend.BytePages
   * in which they appear. The JVM and the worker name keys by slot, so that the worker never hashes
   * a key. A hash table with open addressing and linear probing; keys are never removed.
   *
-  * Each row looks a key up, and keys are spread all over the memory. So a look-up reads two places:
-  * the table, which has the hashes too, and the key's record.
+  * Each row looks a key up, and keys are spread all over the memory. So a look-up reads few places:
+  * of a plain key, one word that is not null, only the table. Of others also the record.
   *
   * {{{
-  * record   [int32 slot][int32 length][key], padded to 8 bytes
+  * table    [int64 entry][int64 the word of a plain key, the record's address of another]
+  * entry    from above: [32 bits hash, never 0][1 bit, set of a plain key][31 bits slot]; 0 if free
+  * record   [int32 length][4 bytes, so that the key is aligned][key], padded to 8 bytes
   * }}}
   */
 private[keystate] final class KeySlots {
   import KeySlots._
 
-  // Upper half: the key's hash, never 0. Lower half: the record's address. A free place is 0.
-  private var table = new Array[Long](1 << 10)
+  private var table = new Array[Long](1 << 11)
   private val records = new BytePages
   private var addresses = new Array[Int](1 << 9) // by slot, as are groups
   private var groups = new Array[Int](1 << 9)
@@ -37,7 +38,7 @@ private[keystate] final class KeySlots {
   def key(slot: Int): Array[Byte] = {
     val page = records.pageOf(addresses(slot))
     val start = BytePages.offsetOf(addresses(slot)) + Header
-    Arrays.copyOfRange(page, start, start + int(page, start - 4))
+    Arrays.copyOfRange(page, start, start + int(page, start - Header))
   }
 
   def group(slot: Int): Int = groups(slot)
@@ -45,14 +46,19 @@ private[keystate] final class KeySlots {
   /** The slot of a key, or -1 if it has none. */
   def find(key: UnsafeRow, hash: Int): Int = {
     val spread = mix(hash)
-    val mask = table.length - 1
+    val plain = isPlain(key)
+    val word = if (plain) wordOf(key) else 0
+    val mask = table.length / 2 - 1
     var at = spread & mask
-    var entry = table(at)
+    var entry = table(2 * at)
     var slot = -1
     while (entry != 0 && slot < 0) {
-      if ((entry >>> 32).toInt == spread) slot = slotIf(entry.toInt, key)
+      if ((entry >>> 32).toInt == spread && (entry.toInt < 0) == plain) {
+        val second = table(2 * at + 1)
+        if (if (plain) second == word else isKey(second.toInt, key)) slot = entry.toInt & ~PlainBit
+      }
       at = (at + 1) & mask
-      entry = table(at)
+      entry = table(2 * at)
     }
     slot
   }
@@ -65,21 +71,23 @@ private[keystate] final class KeySlots {
     val address = records.allocate(BytePages.padded(Header + length.toLong))
     val page = records.pageOf(address)
     val at = BytePages.offsetOf(address)
-    ints.set(page, at, slot)
-    ints.set(page, at + 4, length)
+    ints.set(page, at, length)
     key.writeToMemory(page, Platform.BYTE_ARRAY_OFFSET.toLong + at + Header)
     addresses(slot) = address
     groups(slot) = group
     used += 1
-    insert(mix(hash).toLong << 32 | address & 0xffffffffL)
+    val plain = isPlain(key)
+    val low = if (plain) slot | PlainBit else slot
+    insert(mix(hash).toLong << 32 | low & 0xffffffffL, if (plain) wordOf(key) else address.toLong)
     slot
   }
 
-  private def insert(entry: Long): Unit = {
-    val mask = table.length - 1
+  private def insert(entry: Long, second: Long): Unit = {
+    val mask = table.length / 2 - 1
     var at = (entry >>> 32).toInt & mask
-    while (table(at) != 0) at = (at + 1) & mask
-    table(at) = entry
+    while (table(2 * at) != 0) at = (at + 1) & mask
+    table(2 * at) = entry
+    table(2 * at + 1) = second
   }
 
   private def grow(): Unit = {
@@ -87,27 +95,27 @@ private[keystate] final class KeySlots {
     groups = Arrays.copyOf(groups, groups.length * 2)
     val old = table
     table = new Array[Long](old.length * 2)
-    old.foreach(entry => if (entry != 0) insert(entry))
+    old.indices.by(2).foreach(i => if (old(i) != 0) insert(old(i), old(i + 1)))
   }
 
-  /** The slot of the record if it has this key, else -1. */
-  private def slotIf(address: Int, key: UnsafeRow): Int = {
+  /** Whether the record has this key. */
+  private def isKey(address: Int, key: UnsafeRow): Boolean = {
     val page = records.pageOf(address)
     val at = BytePages.offsetOf(address)
-    val length = int(page, at + 4)
-    val isKey = length == key.getSizeInBytes && ByteArrayMethods.arrayEquals(
+    val length = int(page, at)
+    length == key.getSizeInBytes && ByteArrayMethods.arrayEquals(
       page,
       Platform.BYTE_ARRAY_OFFSET.toLong + at + Header,
       key.getBaseObject,
       key.getBaseOffset,
       length.toLong
     )
-    if (isKey) int(page, at) else -1
   }
 }
 
 private[keystate] object KeySlots {
   private final val Header = 8
+  private final val PlainBit = 1 << 31
 
   private val ints =
     MethodHandles.byteArrayViewVarHandle(classOf[Array[Int]], ByteOrder.LITTLE_ENDIAN)
@@ -116,6 +124,13 @@ private[keystate] object KeySlots {
     val value: Int = ints.get(page, at)
     value
   }
+
+  // An UnsafeRow begins with its nulls' bits: 8 bytes for up to 64 fields.
+  private def isPlain(key: UnsafeRow): Boolean =
+    key.getSizeInBytes == 16 && Platform.getLong(key.getBaseObject, key.getBaseOffset) == 0
+
+  private def wordOf(key: UnsafeRow): Long =
+    Platform.getLong(key.getBaseObject, key.getBaseOffset + 8)
 
   /** Spreads the hash: it also chose the partition, so its low bits are not uniform here. Never 0. */
   private def mix(hash: Int): Int = {

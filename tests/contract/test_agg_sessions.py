@@ -10,6 +10,7 @@ import pytest
 from keystate import AggregateFunction, DeclarationError, agg
 from keystate.testing import KeyedProcessHarness, rows_of
 from keystate.windows import (
+    CountTrigger,
     EventTimeSessionWindows,
     EventTimeTrigger,
     ProcessingTimeSessionWindows,
@@ -117,18 +118,85 @@ class OpenedCount(Count):
         pass
 
 
+WAYS: list[tuple[Any, ...]] = [
+    (agg.count().alias("n"),),
+    (Count(), "n long", "n long"),
+    (OpenedCount(), "n long", "n long"),
+]
+
+
+@pytest.mark.parametrize("restart", [1050, 1300, 1450])
+@pytest.mark.parametrize("lateness", [(500, 2000), (2000, 500), (0, 500), (500, 0)])
+@pytest.mark.parametrize("before", WAYS, ids=["columns", "many rows", "one by one"])
+def test_another_lateness_at_a_restart(
+    before: tuple[Any, ...], lateness: tuple[int, int], restart: int
+) -> None:
+    """A session fires once and is removed, though no row comes any more."""
+    for after in WAYS:
+        first, second = (
+            sessions().allowed_lateness(late).aggregate(*way)
+            for late, way in zip(lateness, (before, after))
+        )
+        harness = harness_of(first)
+        fired = harness.process_batch([("a", 1, at(1000))], watermark=restart)
+        harness = KeyedProcessHarness.restore(harness.snapshot(), second)
+        for watermark in (1600, 1710, 1800, 3000, 3300, 5000):
+            fired += harness.advance_watermark(watermark)
+        assert [row.n for row in fired] == [1]
+        assert harness.num_keys == 0
+
+
+@pytest.mark.parametrize("lateness", [0, 1000])
+@pytest.mark.parametrize("after", WAYS, ids=["columns", "many rows", "one by one"])
+def test_a_session_that_a_trigger_has_emptied(after: tuple[Any, ...], lateness: int) -> None:
+    """It is there for rows to meet, but does not fire without one."""
+    windows = sessions().allowed_lateness(lateness)
+    purged = windows.trigger(PurgingTrigger.of(CountTrigger.of(2)))
+    for time, found in ((None, []), (1150, [(1000, 1)]), (1290, [(1000, 1)])):
+        harness = harness_of(purged.aggregate(Count(), "n long", "n long"))
+        assert [row.n for row in harness.process_batch([("a", 1, at(1000)), ("a", 2, at(1100))])]
+        harness = KeyedProcessHarness.restore(
+            harness.snapshot(), windows.aggregate(*after), side_outputs=[LATE]
+        )
+        harness.process_batch([] if time is None else [("a", 5, at(time))])
+        fired = harness.advance_watermark(1800)
+        assert [row.n for row in fired] == [n for _, n in found]
+        if lateness and time is None:
+            assert [row.n for row in harness.process(("a", 7, None), 1250)] == [1]
+        harness = KeyedProcessHarness.restore(
+            harness.snapshot(), windows.aggregate(*WAYS[1]), side_outputs=[LATE]
+        )
+        harness.advance_watermark(5000)
+        assert harness.num_keys == 0
+
+
+class Apart(EventTimeSessionWindows):
+    """Sessions that only meet stay apart."""
+
+    def merge_windows(self, windows: Any, callback: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("way", WAYS, ids=["columns", "many rows", "one by one"])
+def test_sessions_that_another_assigner_kept_apart(way: tuple[Any, ...]) -> None:
+    """No row is lost: they fire together or by themselves."""
+    made = sessions(Apart.with_gap(200)).aggregate(Count(), "n long", "n long")
+    harness = harness_of(made)
+    harness.process_batch([("a", 1, at(time)) for time in (1000, 1200, 1300)])
+    harness = KeyedProcessHarness.restore(harness.snapshot(), sessions().aggregate(*way))
+    harness.process_batch([("a", 1, at(1310))])
+    assert sum(row.n for row in harness.advance_watermark(5000)) == 4
+    assert harness.num_keys == 0
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("lateness", [0, 700])
 def test_columns_and_functions_go_on_with_sessions_of_each_other(lateness: int, seed: int) -> None:
     """At each restart another way: each late row is counted, and nothing is left in the end."""
     chance = random.Random(f"{seed} {lateness}")
     ways = [
-        sessions().allowed_lateness(lateness).side_output_late_data(LATE).aggregate(*what)
-        for what in (
-            (agg.count().alias("n"),),
-            (Count(), "n long", "n long"),
-            (OpenedCount(), "n long", "n long"),
-        )
+        sessions().allowed_lateness(lateness).side_output_late_data(LATE).aggregate(*way)
+        for way in WAYS
     ]
     one, other = harness_of(ways[2]), harness_of(chance.choice(ways))
     fired, watermark, late = 0, 2000, []

@@ -189,16 +189,19 @@ class OpenedKeyed(Keyed):
         pass
 
 
-@pytest.mark.parametrize("kind", ["aggregate", "list"])
 @pytest.mark.parametrize("seed", drawn("many rows of windows", range(40), 6))
 @pytest.mark.parametrize("lateness", [0, 700])
 @pytest.mark.parametrize(
-    "assigner",
+    ("assigner", "kind"),
     [
-        *(SlidingEventTimeWindows.of(1000, slide) for slide in (1000, 300)),
-        *(EventTimeSessionWindows.with_gap(gap) for gap in (40, 200)),
+        (TumblingEventTimeWindows.of(1000), "aggregate"),
+        (TumblingEventTimeWindows.of(1000), "list"),
+        (SlidingEventTimeWindows.of(1000, 300), "aggregate"),
+        (SlidingEventTimeWindows.of(1000, 300), "list"),
+        (EventTimeSessionWindows.with_gap(40), "aggregate"),
+        (EventTimeSessionWindows.with_gap(200), "aggregate"),
     ],
-    ids=["tumbling", "sliding", "short sessions", "sessions"],
+    ids=["tumbling", "lists", "sliding", "sliding lists", "short sessions", "sessions"],
 )
 @pytest.mark.long
 def test_many_rows_at_a_time_are_as_rows_one_by_one(

@@ -28,6 +28,7 @@ from keystate import (
 )
 from keystate.errors import CheckpointError
 from keystate.session import FORMAT_KEY
+from keystate.windows import TumblingEventTimeWindows, WindowFunction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -573,3 +574,41 @@ def test_dead_letters(spark: SparkSession, running: list[Any], tmp_path: Path) -
     assert sorted(json.loads(row)["x"] for _, _, _, row, _ in found if row) == [*range(10, 331, 10)]
     assert sorted(timer for *_, timer in found if timer) == sorted(odd)
     assert len([key for key, *_ in found if key]) == len(fine)
+
+
+class Fired(WindowFunction):
+    """Notes at once that a window has fired."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+
+    def apply(self, key: Any, window: Any, inputs: Any) -> Any:
+        note(self.path, window.start)
+        yield key, len(inputs)
+
+
+@pytest.mark.parametrize("lateness", [0, 60_000])
+def test_a_window_that_has_ended_is_over_for_rows(
+    spark: SparkSession, running: list[Any], tmp_path: Path, lateness: int
+) -> None:
+    """Windows that the watermark has passed fire before the rows of a batch."""
+    source = Source(spark)
+    rows = source.rows("key long, x long, at long").withColumn("time", F.timestamp_seconds("at"))
+    windows = (
+        keystate.keyed(rows.withWatermark("time", "0 seconds"), "key")
+        .window(TumblingEventTimeWindows.of(Time.seconds(10)))
+        .allowed_lateness(lateness)
+    )
+    fired = tmp_path / "fired"
+    query = start(windows.apply(Fired(fired), "key long, n long"), tmp_path, "3 seconds")
+    running.append(query)
+    source.add([(1, 0, 1), (1, 0, 25)])
+    wait_for(query, lambda: len(lines(fired)) == 1)
+    source.add([(1, 0, 2)])  # within the batch at whose beginning the window has fired
+    wait_for(query, lambda: sum(p.numInputRows for p in query.recentProgress) == 3)
+    ended = batches(query)
+    wait_for(query, lambda: batches(query) > ended + 1)
+    query.stop()
+    assert lines(fired) == [[0]] * (2 if lateness else 1)
+    counts = [[1, 1], [1, 2]] if lateness else [[1, 1]]
+    assert lines(tmp_path / "out") == counts

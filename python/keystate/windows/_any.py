@@ -17,7 +17,7 @@ from keystate.windows._assigners import (
     is_session,
 )
 from keystate.windows._by_columns import (
-    FoldedSessions,
+    FoldedSessionWindows,
     FoldedWindows,
     ListedWindows,
     WindowsByColumns,
@@ -93,13 +93,13 @@ class AnyWindowsFunction(WindowsFunction):
             if is_fixed(assigner):
                 return FoldedWindows(assigner, contents.fold, self, lateness)
             if is_session(assigner) and assigner.gap is not None:
-                return FoldedSessions(assigner.gap, contents.fold, self, lateness)
+                return FoldedSessionWindows(assigner.gap, contents.fold, self, lateness)
         elif is_fixed(assigner) and lateness == 0:
             return ListedWindows(assigner, self)
         return None
 
     def process_element(self, row: Any, ctx: Any) -> list[Any] | None:
-        if self._merging is not None:
+        if self._merging is not None and self._timers.is_empty():
             self._at.row = ctx
             self._find_timers()
         time = self._time_of(ctx)
@@ -180,7 +180,7 @@ class AnyWindowsFunction(WindowsFunction):
         for key in self._contents.closed():
             window = window_of(key)
             cleanup = self._cleanup_time(window)
-            if self._timers.has(self._domain, key, cleanup):
+            if self._merging is None and self._timers.has(self._domain, key, cleanup):
                 continue
             if self._is_late(window, at.row):
                 self._remove(key, window)

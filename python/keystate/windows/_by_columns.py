@@ -83,7 +83,7 @@ class FoldedWindows(Folded):
             super().fire(window, accumulator, ctx, results)
 
 
-class FoldedSessions(Folded):
+class FoldedSessionWindows(Folded):
     """Sessions of a fold.
 
     Args:

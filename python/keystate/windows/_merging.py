@@ -17,7 +17,10 @@ from keystate.windows._contents import (
     Range,
     range_of,
 )
-from keystate.windows._window import FIRST_TIME, WindowKey, key_of, window_of
+from keystate.windows._window import FIRST_TIME, LAST_TIME, WindowKey, key_of, window_of
+
+#: The least key of what sessions hold.
+_FIRST = (0, FIRST_TIME, FIRST_TIME)
 
 #: Is told of windows that were merged: the new window, and what it was made of.
 OnMerge = Callable[[WindowKey, list[WindowKey]], None]
@@ -61,12 +64,10 @@ class FoldedSessions(FoldedContents, MergingContents):
         return self.state.contains(self._key(window))
 
     def windows(self) -> Iterable[WindowKey]:
-        keys = self.state.keys()
-        return sorted((end, start) for _, end, start in keys)
+        return sorted((end, start) for _, end, start in self.state.keys_from(_FIRST, LAST_TIME))
 
     def first(self) -> WindowKey | None:
-        found = self.state.first_entry()
-        return None if found is None else (found[0][1], found[0][2])
+        return next(((end, start) for _, end, start in self.state.keys_from(_FIRST, 1)), None)
 
     def clear(self, window: WindowKey) -> None:
         self.state.put(self._key(window), None)
@@ -182,7 +183,7 @@ class MergingWindowSet:
     ) -> WindowKey:
         """Merges a new window with those that there are.
 
-        Returns the one that it is merged into, or itself; it is there when it has a row.
+        Returns the one that it is merged into, or itself, which is stored when it gets its row.
         """
         contents = self.contents
         if contents.contains(new):

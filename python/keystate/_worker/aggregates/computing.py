@@ -182,3 +182,29 @@ class Aggregation:
         """The parts of each aggregate."""
         rest = iter(parts)
         return [[next(rest) for _ in range(each.width)] for each in self._computations]
+
+
+class MaybeEmpty(Aggregation):
+    """Aggregates of which some accumulators are of nothing: a trigger has emptied their window.
+
+    Before the other parts stands whether there is anything.
+    """
+
+    def lift(self, rows: pa.RecordBatch) -> Parts:
+        return [np.full(rows.num_rows, True), *super().lift(rows)]
+
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        return [groups.any(parts[0]), *super().merge(groups, parts[1:])]
+
+    def results(self, parts: Parts) -> Parts:
+        return super().results(parts[1:])
+
+    def pack(self, parts: Parts, kind: pa.StructType) -> pa.Array:
+        packed = super().pack(parts[1:], kind)
+        if parts[0].all():
+            return packed
+        return pc.if_else(pa.array(parts[0]), packed, pa.scalar(None, kind))
+
+    def unpack(self, stored: pa.Array) -> Parts:
+        held = stored.is_valid().to_numpy(zero_copy_only=False)
+        return [held, *super().unpack(stored)]

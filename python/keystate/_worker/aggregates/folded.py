@@ -101,7 +101,8 @@ class FoldedRows:
         # Where rows come in the order of their starts, each meets the one session that there is.
         falls = np.append(False, np.diff(groups.order) < 0)
         falls[groups.starts] = False
-        mixed = np.logical_or.reduceat(falls, groups.starts)
+        accumulators = np.add.reduceat(~are_rows[groups.order], groups.starts, dtype=np.int64)
+        mixed = np.logical_or.reduceat(falls, groups.starts) | (accumulators > 1)
         self._merge(groups, np.flatnonzero(touched & ~mixed), are_rows, values, merged)
         for number in np.flatnonzero(mixed).tolist():
             first = groups.starts[number]

@@ -13,9 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from keystate._worker.aggregates.accumulators import taken
+from keystate._worker.aggregates.computing import MaybeEmpty
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.operators.column_windows import ColumnWindowsOperator
 from keystate._worker.operators.windows import NO_WATERMARK
+from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.session_columns import SessionColumns
 
 
@@ -39,16 +41,27 @@ class ColumnSessionsOperator(ColumnWindowsOperator):
             self._state.add(of_keys, ends, starts, parts)
             return
         too_late = self._state.meet_none(of_keys, ends, starts, gone)
-        (left,) = np.nonzero(~too_late)
-        for chosen, is_late in _in_turns(of_keys[left], late[left]):
-            places = left[chosen]
-            added = of_keys[places], ends[places], starts[places], taken(parts, places)
-            if is_late:
-                too_late[places], ended = self._state.add_late_sessions(*added, gone)
-                self._emit(ended, results)
-            else:
-                self._state.add(*added)
+        of_late = np.isin(of_keys, of_keys[late & ~too_late])
+        (plain,) = np.nonzero(~(too_late | of_late))
+        if len(plain):
+            self._state.add(of_keys[plain], ends[plain], starts[plain], taken(parts, plain))
+        (left,) = np.nonzero(~too_late & of_late)
+        with self._state.only(of_keys[left]):
+            for chosen, is_late in _in_turns(of_keys[left], late[left]):
+                places = left[chosen]
+                added = of_keys[places], ends[places], starts[places], taken(parts, places)
+                if is_late:
+                    too_late[places], ended = self._state.add_late_sessions(*added, gone)
+                    self._emit(ended, results)
+                else:
+                    self._state.add(*added)
         self._take_late(rows, too_late, results)
+
+    def _make_aggregation(self) -> Any:
+        return MaybeEmpty(self._function.aggregates)
+
+    def _emit(self, entries: Entries, results: list[Any]) -> None:
+        super()._emit(entries.select(entries.parts[0]), results)
 
 
 def _in_turns(slots: Numbers, late: Numbers) -> list[tuple[Numbers, bool]]:

@@ -105,7 +105,7 @@ class ColumnWindowsOperator(ColumnOperator):
         slots = self._timers.to_pass(slots)
         if len(slots) == 0:
             return
-        self._timers.passed(slots, *self._state.due_timers(slots, until))
+        self._timers.pass_by(slots, until, *self._state.due_timers(slots, until))
         self._end(slots, until, results)
 
     def _times(self, slots: pa.Array, rows: pa.RecordBatch) -> tuple[Numbers, int]:
@@ -159,7 +159,8 @@ class ColumnWindowsOperator(ColumnOperator):
             else context.current_processing_time()
         )
         until = int(times.max()) if clock is None else max(int(times.max()), clock)
-        due = self._state.are_due(slots, times, until)
+        passed = self._timers.are_passed(slots, times)
+        due = self._state.are_due(slots, times, passed, until)
         if due.any():
             self._end(slots[due], until, results)
 

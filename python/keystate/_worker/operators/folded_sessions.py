@@ -7,7 +7,7 @@ from keystate._worker.operators.folded_windows import FoldedWindowsOperator
 from keystate._worker.state.folded_columns import FoldedSessionColumns
 
 
-class FoldedSessionsOperator(ColumnSessionsOperator, FoldedWindowsOperator):
+class FoldedSessionsOperator(FoldedWindowsOperator, ColumnSessionsOperator):
     """Sessions with one gap and their default trigger, of folds."""
 
     _state_class = FoldedSessionColumns  # type: ignore[assignment]

@@ -24,23 +24,31 @@ class ColumnTimers(WorkerTimers):
         self._state = state
         self._domain = domain
         self._fired: list[list[Numbers]] = []  # slots, domains and times
-        #: By slot, whether its timers have been passed in this micro-batch.
+        #: By slot, whether all its timers up to `_past` have been passed in this micro-batch.
         self._passed = self._old_passed = np.zeros(0, np.bool_)
+        self._past = 0
 
     def to_pass(self, slots: Numbers) -> Numbers:
         """Those of these slots that have not been passed in this micro-batch, each once."""
         return np.unique(slots[~self._passed[slots]])
 
-    def passed(self, slots: Numbers, of_timers: Numbers, times: Numbers) -> None:
-        """Notes that timers of these slots are not to fire any more.
+    def pass_by(self, slots: Numbers, until: int, of_timers: Numbers, times: Numbers) -> None:
+        """Notes that no timers of these slots up to a time are to fire any more.
 
         Args:
             slots: the slots.
-            of_timers: the slots of their timers.
+            until: the time; the same in the whole micro-batch.
+            of_timers: the slots of the timers that they have until then.
             times: these timers' times.
         """
         self._passed[slots] = True
+        self._past = until
         self._fired.append([of_timers, np.full(len(times), self._domain), times])
+
+    def are_passed(self, slots: Numbers, times: Numbers) -> Numbers:
+        """Which of these timers are not to fire any more."""
+        passed: Numbers = self._passed[slots] & (times <= self._past)
+        return passed
 
     def fired(self, slots: Numbers, domains: Numbers, times: Numbers) -> None:
         """Notes timers that have fired."""

@@ -6,6 +6,9 @@ of them and when the state is asked for what it has: which ones meet does not de
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from keystate._worker.aggregates.accumulators import Parts
@@ -54,6 +57,18 @@ class SessionColumns(WindowColumns):
         found: Numbers = dead[others:]
         return found
 
+    @contextmanager
+    def only(self, slots: Numbers) -> Iterator[None]:
+        """Sets sessions of other keys aside, where there is much to do with those of these."""
+        entries = self._merge()
+        mine = self._of(slots)[entries.slots]
+        self._merged, others = entries.select(mine), entries.select(~mine)
+        try:
+            yield
+        finally:
+            together = Entries.concat([others, self._merged])
+            self._merged = together.take(np.argsort(together.slots, kind="stable"))
+
     def add_late_sessions(
         self, slots: Numbers, ends: Numbers, starts: Numbers, parts: Parts, gone: int
     ) -> tuple[Numbers, Entries]:
@@ -92,14 +107,18 @@ class SessionColumns(WindowColumns):
         self._merged = together.take(np.argsort(together.slots, kind="stable"))
         return too_late, ended
 
-    def are_due(self, slots: Numbers, times: Numbers, until: int) -> Numbers:
+    def are_due(self, slots: Numbers, times: Numbers, passed: Numbers, until: int) -> Numbers:
         self._read_maps(slots)
         entries = self._merge()
         mine = self._of(slots)[entries.slots]
-        return _are_in(slots, times, entries.slots[mine], self._timer_times(entries)[mine])
+        due = _are_in(slots, times, entries.slots[mine], self._timer_times(entries)[mine])
+        # One that no session has, and none has lost, was set by an earlier lateness.
+        return due | ~(passed | _are_in(slots, times, *self._dead_timers()))
 
     def rearm(self, slots: Numbers) -> None:
-        pass  # all are known
+        # Timers of sessions that are open are known.
+        entries = self._merge()
+        entries.timed &= ~(self._of(slots)[entries.slots] & (entries.opens == 0))
 
     def _arm(self, slots: Numbers, times: Numbers, timed: Numbers) -> tuple[Numbers, Numbers]:
         """Notes that timers are set: of all sessions, for rows can take the first one's away."""
@@ -108,13 +127,16 @@ class SessionColumns(WindowColumns):
         return slots[new], times[new]
 
     def take_dead_timers(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
-        none = np.empty(0, np.int64)
         self._merge()
-        slots = np.concatenate([none, *(each for each, _ in self._dead)])
-        times = np.concatenate([none, *(each for _, each in self._dead)])
+        slots, times = self._dead_timers()
         here = (slots >= start) & (slots < stop)
         self._dead = [] if here.all() else [(slots[~here], times[~here])]
         return slots[here], times[here]
+
+    def _dead_timers(self) -> tuple[Numbers, Numbers]:
+        none = np.empty(0, np.int64)
+        slots = np.concatenate([none, *(each for each, _ in self._dead)])
+        return slots, np.concatenate([none, *(each for _, each in self._dead)])
 
     # -- sessions that meet ---------------------------------------------------------------------
 

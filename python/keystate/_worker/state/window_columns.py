@@ -93,13 +93,13 @@ class WindowColumns(ColumnState):
         Returns:
             Those that end, sorted by key and end.
         """
-        mine, ending, gone = self._due(slots, until)
+        _, ending, gone = self._due(slots, until)
         entries = self._merged
         ended = entries.select(ending)
         removed = entries.select(ending | gone)
         self._remove(removed)
-        # Those that are kept have their timer when their time is over, also with another lateness.
-        entries.timed &= ~mine | ((entries.opens == 1) & ~ending)
+        # Those that are kept get another timer, when their time is over.
+        entries.timed &= ~ending
         entries.changed |= ending
         entries.stored &= ~ending
         entries.opens = np.where(ending, 0, entries.opens)
@@ -114,7 +114,7 @@ class WindowColumns(ColumnState):
         due = ending | gone
         return entries.slots[due], self._timer_times(entries)[due]
 
-    def are_due(self, slots: Numbers, times: Numbers, until: int) -> Numbers:
+    def are_due(self, slots: Numbers, times: Numbers, passed: Numbers, until: int) -> Numbers:
         """For which of these timers, which have fired, a key has windows that are due.
 
         One that the JVM does not know has begun in this micro-batch. It fires with another one, or
@@ -123,6 +123,7 @@ class WindowColumns(ColumnState):
         Args:
             slots: the keys.
             times: of the timers.
+            passed: which of them are not to fire any more.
             until: windows whose timers are by then are due.
         """
         entries = self._merge()

@@ -101,21 +101,23 @@ private[keystate] final class AnyWindowsFunction(
     timers.rearm(of, service)
   }
 
-  /** Sets the timers of windows that have none here: of those that end by `end`, or have ended.
+  /** Sets the timers of windows that have none here and end by `end`, or have ended.
     *
     * Windows of a [[FixedWindowsFunction]], or of a worker by columns, have none. Of windows that
     * are merged all are found at once, when none has any: a key has one timer for a time, and it can
     * be deleted only if it is known whose it is.
     */
-  private def findTimers(end: Long): Unit = if (merging == null || timers.isEmpty) {
-    val last = if (merging == null) end else Long.MaxValue
-    contents.ending(last).foreach(key => setTimer(key.end - 1, key))
-    contents.closed.foreach(findTimerOfClosed)
+  private def findTimers(end: Long): Unit = contents match {
+    case folded: FoldedContents if merging == null || timers.isEmpty =>
+      val last = if (merging == null) end else Long.MaxValue
+      folded.ending(last).foreach(key => setTimer(key.end - 1, key))
+      folded.closed.foreach(findTimerOfClosed)
+    case _ =>
   }
 
   private def findTimerOfClosed(key: WindowKey): Unit = {
     val cleanup = cleanupTime(key.window)
-    if (timers.has(domain, key, cleanup)) ()
+    if (merging == null && timers.has(domain, key, cleanup)) ()
     else if (isLate(key.window, lateWatermark(at.row))) remove(key)
     else setTimer(cleanup, key)
   }

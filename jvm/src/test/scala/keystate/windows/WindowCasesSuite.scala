@@ -232,6 +232,35 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
       } finally subtask.close()
     }
 
+  test("a late element meets a session that columns have kept") {
+    val in = new TestedInput(TypeInformation.of(implicitly[Encoder[Purchase]]))
+    val rows = in.stream.withWatermark("time", "0 seconds").keyed("key")
+    def totals() = rows
+      .window(EventTimeSessionWindows.withGap(Duration.ofSeconds(1)), "time")
+      .allowedLateness(Duration.ofMillis(500))
+      .aggregate(new Sum, new Totals[Long, TimeWindow])
+    val subtask = new TestedOperator[WindowTotal](
+      TestedInputs.One,
+      Seq(in),
+      () =>
+        rows.process(new LeftByColumns(new FoldedSessions(sum), true, 1999, WindowKey(1500, 500))),
+      parallelism = 1,
+      maxParallelism = 4,
+      Nil,
+      "hashmap"
+    )
+    try {
+      subtask.run(Seq(Seq(Purchase("a", 5, new Timestamp(500)))), watermark = 0)
+      subtask.run(Nil, watermark = 1600)
+      subtask.restart(totals _)
+      val late = Seq(Seq(Purchase("a", 2, new Timestamp(900))))
+      assert(subtask.run(late, watermark = 1700).isEmpty)
+      assert(subtask.run(Nil, watermark = 1950).map(_._2) == Seq(WindowTotal("a", 7, 500L, 1899L)))
+      assert(subtask.run(Nil, watermark = 2100).isEmpty && subtask.numEntries > 0)
+      assert(subtask.run(Nil, watermark = 2400).isEmpty && subtask.numEntries == 0)
+    } finally subtask.close()
+  }
+
   for (lateness <- Seq(0L, 500L))
     test(s"windows by columns fire on time by one timer, with a lateness of $lateness ms") {
       val in = new TestedInput(TypeInformation.of(implicitly[Encoder[Purchase]]))

@@ -334,7 +334,9 @@ private[keystate] class KeyedProcessExec(
       OperatorTasks.StoredState(getStateInfo, maxParallelism, checkpointIds, purges),
       OperatorTasks.Times(
         batchTimestampMs,
-        eventTimeWatermarkForLateEvents.filter(_ => byWatermark),
+        // In real-time mode timers come before rows: what they have ended is over for rows too.
+        (if (inRealTime) eventTimeWatermarkForEviction else eventTimeWatermarkForLateEvents)
+          .filter(_ => byWatermark),
         eventTimeWatermarkForEviction.filter(_ => byWatermark)
       ),
       inputs.late(lateOf).map(_.filter(_ => byWatermark && !spec.takesLateRows)),

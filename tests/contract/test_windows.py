@@ -270,6 +270,56 @@ def test_a_key_has_one_timer_where_rows_come_many_at_a_time(
     assert harness.num_keys == 0
 
 
+WAYS = [by_aggregate, by_reduce, by_opened_aggregate, by_list]
+
+
+@pytest.mark.parametrize("lateness", [(10_000, 500), (500, 10_000), (10_000, 0), (0, 500)])
+@pytest.mark.parametrize("before", WAYS)
+def test_new_windows_fire_on_time_by_another_lateness(
+    before: Any, lateness: tuple[int, int]
+) -> None:
+    """Also beside one that is kept by the lateness of before, whose timer comes much later."""
+    afters = [before] if before is by_list else [w for w in WAYS if w is not by_list]
+    for after in afters:
+        first, second = (
+            way(window(TumblingEventTimeWindows.of(1000)).allowed_lateness(late))
+            for way, late in zip((before, after), lateness)
+        )
+        if by_reduce in (before, after) and before is not after:
+            continue  # what a reduce keeps is a row
+        harness = harness_of(first)
+        harness.process(("a", 1, None), 100)
+        assert [row[3] for row in harness.advance_watermark(1100)] == [999]
+        harness = KeyedProcessHarness.restore(harness.snapshot(), second)
+        for start in range(2000, 6000, 1000):
+            harness.process_batch([("a", 1, at(start + 100))])
+            assert [row[3] for row in harness.advance_watermark(start + 1100)] == [start + 999]
+        harness.advance_watermark(30_000)
+        assert harness.num_keys == 0
+
+
+@pytest.mark.parametrize("before", [by_aggregate, by_opened_aggregate])
+@pytest.mark.parametrize("after", [by_aggregate, by_opened_aggregate])
+@pytest.mark.parametrize("to_clock", [False, True])
+def test_windows_by_the_other_clock_after_a_restart(
+    to_clock: bool, before: Any, after: Any
+) -> None:
+    by_time, by_clock = TumblingEventTimeWindows.of(1000), TumblingProcessingTimeWindows.of(1000)
+    assigners = (by_time, by_clock) if to_clock else (by_clock, by_time)
+    one, other = (way(window(each)) for way, each in zip((before, after), assigners))
+    harness = harness_of(one)
+    harness.set_processing_time(100)
+    harness.process_batch([("a", 1, at(100))], watermark=50)
+    harness = KeyedProcessHarness.restore(harness.snapshot(), other)
+    fired = harness.set_processing_time(2500)
+    fired += harness.process_batch([("a", 2, at(2600))], watermark=2400)
+    for time in (3500, 5000):
+        fired += harness.set_processing_time(time)
+        fired += harness.advance_watermark(time)
+    assert sorted(map(tuple, fired)) == [("a", 1, 0, 999), ("a", 2, 2000, 2999)]
+    assert harness.num_keys == 0
+
+
 @dataclass
 class Sale:
     key: str

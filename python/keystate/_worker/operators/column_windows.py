@@ -148,10 +148,11 @@ class ColumnWindowsOperator(ColumnOperator):
             return
         self._timers.fired(slots, domains, times)
         mine = domains == self._domain
+        # The others are of a trigger, or of windows by the other clock, before a restart.
+        self._state.rearm(slots[~mine])
         if not mine.any():
-            return  # of a trigger that there was before a restart
+            return
         slots, times = slots[mine], times[mine]
-        self._state.rearm(slots)
         context = self._context
         clock = (
             context.current_watermark()
@@ -161,6 +162,7 @@ class ColumnWindowsOperator(ColumnOperator):
         until = int(times.max()) if clock is None else max(int(times.max()), clock)
         passed = self._timers.are_passed(slots, times)
         due = self._state.are_due(slots, times, passed, until)
+        self._state.rearm(slots)
         if due.any():
             self._end(slots[due], until, results)
 

@@ -120,11 +120,17 @@ class SessionColumns(WindowColumns):
         entries = self._merge()
         entries.timed &= ~(self._of(slots)[entries.slots] & (entries.opens == 0))
 
-    def _arm(self, slots: Numbers, times: Numbers, timed: Numbers) -> tuple[Numbers, Numbers]:
-        """Notes that timers are set: of all sessions, for rows can take the first one's away."""
-        new = ~timed & (times < _LAST)
-        timed[:] = True
-        return slots[new], times[new]
+    def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
+        """Slots and times of timers: of all sessions, for rows can take the first one's away."""
+        low, high = self._between(start, stop)
+        (new,) = np.nonzero(~self._merged.timed[low:high])
+        self._merged.timed[low:high] = True
+        times = self._timer_times(self._merged)[low + new]
+        kept = times < _LAST
+        return self._merged.slots[low + new][kept], times[kept]
+
+    def _untime(self, entries: Entries, mine: Numbers, ending: Numbers) -> None:
+        entries.timed &= ~ending
 
     def take_dead_timers(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
         self._merge()

@@ -93,13 +93,13 @@ class WindowColumns(ColumnState):
         Returns:
             Those that end, sorted by key and end.
         """
-        _, ending, gone = self._due(slots, until)
+        mine, ending, gone = self._due(slots, until)
         entries = self._merged
         ended = entries.select(ending)
         removed = entries.select(ending | gone)
         self._remove(removed)
         # Those that are kept get another timer, when their time is over.
-        entries.timed &= ~ending
+        self._untime(entries, mine, ending)
         entries.changed |= ending
         entries.stored &= ~ending
         entries.opens = np.where(ending, 0, entries.opens)
@@ -122,14 +122,14 @@ class WindowColumns(ColumnState):
 
         Args:
             slots: the keys.
-            times: of the timers.
-            passed: which of them are not to fire any more.
+            times: of the timers; only sessions ask for them.
+            passed: which of them are not to fire any more; only sessions ask for them.
             until: windows whose timers are by then are due.
         """
+        self._scan_remote(slots, until)
         entries = self._merge()
         due = np.zeros(self._size, np.bool_)
         due[entries.slots[entries.stored & (self._timer_times(entries) <= until)]] = True
-        due[list(self._remote)] = True
         found: Numbers = due[slots]
         return found
 
@@ -145,8 +145,7 @@ class WindowColumns(ColumnState):
     def _due(self, slots: Numbers, until: int) -> tuple[Numbers, Numbers, Numbers]:
         """Which windows are of these keys, which of them end by `until`, and which are over."""
         mine = self._of(slots)
-        for slot in self._remote.keys() & set(slots.tolist()):
-            self._scan(slot, until)
+        self._scan_remote(slots, until)
         entries = self._merge()
         mine = mine[entries.slots]
         ending = mine & (entries.opens == 1) & (entries.ends - 1 <= until)
@@ -154,37 +153,30 @@ class WindowColumns(ColumnState):
         return mine, ending, gone
 
     def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
+        """Slots and times of timers: of each key the first one, with which all fire that are due.
+
+        A key has one in the JVM by the time of its first window, by whatever lateness there was
+        when that was set. So it gets another one only when it has a new window, or has lost one.
+        """
         low, high = self._between(start, stop)
-        slots, times = self._merged.slots[low:high], self._timer_times(self._merged)[low:high]
-        return self._arm(slots, times, self._merged.timed[low:high])
+        slots, timed = self._merged.slots[low:high], self._merged.timed[low:high]
+        if timed.all():
+            return slots[:0], slots[:0]
+        times = self._timer_times(self._merged)[low:high]
+        (begins,) = np.nonzero(np.diff(slots, prepend=-1))
+        firsts = np.minimum.reduceat(times, begins)
+        wanted = ~np.logical_and.reduceat(timed, begins) & (firsts < _LAST)
+        timed[:] = True
+        return slots[begins[wanted]], firsts[wanted]
 
     def rearm(self, slots: Numbers) -> None:
-        """Has keys get their timers again: some of theirs have fired.
-
-        That may have been one by an earlier lateness, so it is not known which others there are.
-        """
+        """Has keys get their timer again: one of theirs has fired."""
         entries = self._merge()
         entries.timed &= ~self._of(slots)[entries.slots]
 
-    def _arm(self, slots: Numbers, times: Numbers, timed: Numbers) -> tuple[Numbers, Numbers]:
-        """Notes that timers are set: of each key the first one, with which all fire that are due.
-
-        Args:
-            slots: sorted.
-            times: of the timers.
-            timed: which are set; this changes.
-
-        Returns:
-            Slots and times of those that were not; none of them is at the end of all time.
-        """
-        if len(slots) == 0:
-            return slots, times
-        (begins,) = np.nonzero(np.diff(slots, prepend=-1))
-        firsts = np.minimum.reduceat(times, begins)
-        are_first = times == np.repeat(firsts, np.diff(begins, append=len(slots)))
-        new = ~np.logical_or.reduceat(timed & are_first, begins) & (firsts < _LAST)
-        timed |= are_first
-        return slots[begins[new]], firsts[new]
+    def _untime(self, entries: Entries, mine: Numbers, ending: Numbers) -> None:
+        """Notes what lost its timer: entries of these keys, of which some end."""
+        entries.timed &= ~mine
 
     def _of(self, slots: Numbers) -> Numbers:
         """By slot, whether it is one of these."""
@@ -212,7 +204,7 @@ class WindowColumns(ColumnState):
             wanted = self._keys(*(np.array([each]) for each in key))
             found = self._cursor.client.get(self.index, slot, wanted)
             if len(found):
-                self._append(self._untimed(np.array([slot]), wanted, found))
+                self._append(self._entries(np.array([slot]), wanted, found))
 
     def _know(self, entries: Entries) -> None:
         """Notes windows of remote maps that got another key, so that they are not read again."""
@@ -223,6 +215,10 @@ class WindowColumns(ColumnState):
             for slot, is_open, end, start in rows:
                 if slot in self._remote:
                     self._remote[slot].add((is_open, end, start))
+
+    def _scan_remote(self, slots: Numbers, until: int) -> None:
+        for slot in self._remote.keys() & set(slots.tolist()):
+            self._scan(slot, until)
 
     def _scan(self, slot: int, until: int) -> None:
         """Reads the windows of a remote map that are due; and one more, for its timer."""
@@ -246,17 +242,11 @@ class WindowColumns(ColumnState):
             new = pa.array([name not in known for name in named], pa.bool_())
             known.update(named)
             keys, values = keys.filter(new), values.filter(new)
-            self._append(self._untimed(np.full(len(keys), slot), keys, values))
+            self._append(self._entries(np.full(len(keys), slot), keys, values))
 
     def _names(self, keys: pa.Array) -> list[Any]:
         """What is known of a remote map, of entries with these keys."""
         return list(zip(*(part.to_pylist() for part in keys.flatten())))
-
-    def _untimed(self, slots: Numbers, keys: pa.Array, values: pa.Array) -> Entries:
-        """Entries of remote maps, of which it is not known whether they have timers."""
-        entries = self._entries(slots, keys, values)
-        entries.timed[:] = False
-        return entries
 
     # -- between JVM and worker -----------------------------------------------------------------
 
@@ -278,10 +268,7 @@ class WindowColumns(ColumnState):
             return self._none
         values = message.elements(state_column(self.index, Part.VALUES)).flatten()
         slots = np.repeat(np.arange(first, self._size), lengths)
-        entries = self._entries(slots, lists.flatten(), values)
-        entries.timed[:] = False
-        self._arm(slots, self._timer_times(entries), entries.timed)
-        return entries
+        return self._entries(slots, lists.flatten(), values)
 
     def _loaded(self, first: int, old: Numbers | None) -> None:
         for i in self._away.tolist():

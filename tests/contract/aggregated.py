@@ -65,6 +65,29 @@ class ByRow(AggregateFunction[Any, Any, Any]):
         return acc_a + acc_b
 
 
+class Count(AggregateFunction[Any, Any, Any]):
+    """Its accumulator is that of columns."""
+
+    def create_accumulator(self) -> Any:
+        return (0,)
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return (accumulator[0] + 1,)
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator[0]
+
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        return (acc_a[0] + acc_b[0],)
+
+
+class OpenedCount(Count):
+    """It is given rows one by one."""
+
+    def open(self, ctx: Any) -> None:
+        pass
+
+
 class WithWindow(WindowFunction):
     def apply(self, key: Any, window: Any, inputs: Any) -> Iterator[Any]:
         assert isinstance(window, TimeWindow)

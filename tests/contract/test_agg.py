@@ -13,7 +13,6 @@ import keystate
 import pyarrow as pa
 import pytest
 from keystate import (
-    AggregateFunction,
     CheckpointError,
     DeclarationError,
     OutputTag,
@@ -35,6 +34,8 @@ from tests.contract.aggregated import (
     AGGREGATES,
     LATE,
     SCHEMA,
+    Count,
+    OpenedCount,
     at,
     batch,
     by_columns,
@@ -345,24 +346,6 @@ def test_an_aggregate_that_is_added_at_a_restart_begins_then() -> None:
     rows = {row.key: tuple(row[3:]) for row in harness.advance_watermark(1000)}
     assert rows["a"][:7] == (2, 1, 1, 4, 4, 4, 4.0)
     assert rows["b"] == (1, 1, 0, None, None, None, None, None, None, [], 0)
-
-
-class Count(AggregateFunction[Any, Any, Any]):
-    def create_accumulator(self) -> Any:
-        return (0,)
-
-    def add(self, value: Any, accumulator: Any) -> Any:
-        return (accumulator[0] + 1,)
-
-    def get_result(self, accumulator: Any) -> Any:
-        return accumulator[0]
-
-
-class OpenedCount(Count):
-    """It is given rows one by one."""
-
-    def open(self, ctx: Any) -> None:
-        pass
 
 
 @pytest.mark.parametrize("count", [Count(), OpenedCount()], ids=["many rows", "one by one"])

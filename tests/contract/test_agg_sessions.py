@@ -7,7 +7,7 @@ from typing import Any
 
 import keystate
 import pytest
-from keystate import AggregateFunction, DeclarationError, agg
+from keystate import DeclarationError, agg
 from keystate.testing import KeyedProcessHarness, rows_of
 from keystate.windows import (
     CountTrigger,
@@ -17,7 +17,16 @@ from keystate.windows import (
     PurgingTrigger,
 )
 
-from tests.contract.aggregated import AGGREGATES, LATE, SCHEMA, at, batch, by_rows
+from tests.contract.aggregated import (
+    AGGREGATES,
+    LATE,
+    SCHEMA,
+    Count,
+    OpenedCount,
+    at,
+    batch,
+    by_rows,
+)
 
 #: Those whose results do not depend on the order in which sessions meet.
 CHOSEN = [each for each in AGGREGATES if each.kind not in ("first", "last")]
@@ -93,29 +102,6 @@ def test_a_late_row_brings_a_session_back_that_has_fired() -> None:
     assert fired([1250, 1400], 1500) == [(at(1000), at(1450), 3)]
     assert fired([1600, 1750], 1600) == []
     assert fired([], 2200) == [(at(1000), at(2100), 7)]
-
-
-class Count(AggregateFunction[Any, Any, Any]):
-    """Its accumulator is that of columns."""
-
-    def create_accumulator(self) -> Any:
-        return (0,)
-
-    def add(self, value: Any, accumulator: Any) -> Any:
-        return (accumulator[0] + 1,)
-
-    def get_result(self, accumulator: Any) -> Any:
-        return accumulator[0]
-
-    def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        return (acc_a[0] + acc_b[0],)
-
-
-class OpenedCount(Count):
-    """It is given rows one by one."""
-
-    def open(self, ctx: Any) -> None:
-        pass
 
 
 WAYS: list[tuple[Any, ...]] = [

@@ -5,11 +5,12 @@ import java.time.Duration
 
 import org.json4s._
 import org.json4s.jackson.JsonMethods
+import org.scalatest.Assertion
 import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.sql.{Dataset, Encoder}
 
-import keystate.stream.WindowedDataset
+import keystate.stream.{KeyedDataset, WindowedDataset}
 import keystate.{
   AggregateFunction, Collector, KeyedProcessFunction, OutputTag, RuntimeContext, SessionFixture,
   TypeInformation
@@ -168,127 +169,110 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
     implicitly[TypeInformation[Long]]
   )
 
-  for (lateness <- Seq(0L, 300L, 500L, 900L))
-    test(s"a window that columns have kept is removed, with a lateness of $lateness ms") {
-      val in = new TestedInput(TypeInformation.of(implicitly[Encoder[Purchase]]))
-      val rows = in.stream.withWatermark("time", "0 seconds").keyed("key")
-      def totals() = rows
-        .window(TumblingEventTimeWindows.of(Duration.ofSeconds(1)), "time")
-        .allowedLateness(Duration.ofMillis(lateness))
-        .trigger(PurgingTrigger.of(EventTimeTrigger.create()))
-        .aggregate(new Sum, new Totals[Long, TimeWindow])
-      val subtask = new TestedOperator[WindowTotal](
-        TestedInputs.One,
-        Seq(in),
-        () =>
-          rows.process(new LeftByColumns(new FoldedContents(sum), true, 1499, WindowKey(1000, 0))),
-        parallelism = 1,
-        maxParallelism = 4,
-        Nil,
-        "hashmap"
-      )
-      try {
-        subtask.run(Seq(Seq(Purchase("a", 5, new Timestamp(600)))), watermark = 1200)
-        subtask.restart(totals _)
-        assert(subtask.run(Nil, watermark = 1600).isEmpty)
-        assert((subtask.numEntries > 0) == lateness > 600)
-        assert(subtask.run(Nil, watermark = 3000).isEmpty)
-        assert(subtask.numEntries == 0)
-      } finally subtask.close()
-    }
+  private type Subtask = TestedOperator[WindowTotal]
 
-  for (lateness <- Seq(0L, 500L))
-    test(s"a session by columns goes on, with a lateness of $lateness ms") {
-      val in = new TestedInput(TypeInformation.of(implicitly[Encoder[Purchase]]))
-      val rows = in.stream.withWatermark("time", "0 seconds").keyed("key")
-      def totals() = rows
-        .window(EventTimeSessionWindows.withGap(Duration.ofSeconds(1)), "time")
-        .allowedLateness(Duration.ofMillis(lateness))
-        .aggregate(new Sum, new Totals[Long, TimeWindow])
-      val subtask = new TestedOperator[WindowTotal](
-        TestedInputs.One,
-        Seq(in),
-        () =>
-          rows.process(
-            new LeftByColumns(new FoldedSessions(sum), false, 1499, WindowKey(1500, 500))
-          ),
-        parallelism = 1,
-        maxParallelism = 4,
-        Nil,
-        "hashmap"
-      )
-      def bought(value: Long, time: Long) = Seq(Seq(Purchase("a", value, new Timestamp(time))))
-      try {
-        subtask.run(bought(5, 500), watermark = 0)
-        subtask.restart(totals _)
-        assert(subtask.run(bought(2, 900), watermark = 1600).isEmpty)
-        assert(
-          subtask.run(Nil, watermark = 1950).map(_._2) == Seq(WindowTotal("a", 7, 500L, 1899L))
-        )
-        val late = subtask.run(bought(1, 950), watermark = 1960).map(_._2)
-        assert(late == Option.when(lateness > 0)(WindowTotal("a", 8, 500L, 1949L)).toSeq)
-        assert(subtask.run(Nil, watermark = 5000).isEmpty)
-        assert(subtask.numEntries == 0)
-      } finally subtask.close()
-    }
+  private def bought(value: Long, time: Long) = Seq(Seq(Purchase("a", value, new Timestamp(time))))
 
-  test("a late element meets a session that columns have kept") {
+  /** A subtask that is left by columns, and what these windows then make of it. */
+  private def afterColumns(
+      left: LeftByColumns,
+      time: Long,
+      watermark: Long,
+      windows: KeyedDataset[Purchase] => WindowedDataset[Purchase, TimeWindow]
+  )(check: Subtask => Assertion): Assertion = {
     val in = new TestedInput(TypeInformation.of(implicitly[Encoder[Purchase]]))
     val rows = in.stream.withWatermark("time", "0 seconds").keyed("key")
-    def totals() = rows
-      .window(EventTimeSessionWindows.withGap(Duration.ofSeconds(1)), "time")
-      .allowedLateness(Duration.ofMillis(500))
-      .aggregate(new Sum, new Totals[Long, TimeWindow])
+    def totals() = windows(rows).aggregate(new Sum, new Totals[Long, TimeWindow])
     val subtask = new TestedOperator[WindowTotal](
       TestedInputs.One,
       Seq(in),
-      () =>
-        rows.process(new LeftByColumns(new FoldedSessions(sum), true, 1999, WindowKey(1500, 500))),
+      () => rows.process(left),
       parallelism = 1,
       maxParallelism = 4,
       Nil,
       "hashmap"
     )
     try {
-      subtask.run(Seq(Seq(Purchase("a", 5, new Timestamp(500)))), watermark = 0)
-      subtask.run(Nil, watermark = 1600)
+      subtask.run(bought(5, time), watermark = watermark)
       subtask.restart(totals _)
-      val late = Seq(Seq(Purchase("a", 2, new Timestamp(900))))
-      assert(subtask.run(late, watermark = 1700).isEmpty)
-      assert(subtask.run(Nil, watermark = 1950).map(_._2) == Seq(WindowTotal("a", 7, 500L, 1899L)))
-      assert(subtask.run(Nil, watermark = 2100).isEmpty && subtask.numEntries > 0)
-      assert(subtask.run(Nil, watermark = 2400).isEmpty && subtask.numEntries == 0)
+      check(subtask)
     } finally subtask.close()
+  }
+
+  private def fired(subtask: Subtask, watermark: Long): Seq[Any] =
+    subtask.run(Nil, watermark = watermark).map(_._2)
+
+  private val seconds = TumblingEventTimeWindows.of(Duration.ofSeconds(1))
+  private val sessions = EventTimeSessionWindows.withGap(Duration.ofSeconds(1))
+
+  for (lateness <- Seq(0L, 300L, 500L, 900L))
+    test(s"a window that columns have kept is removed, with a lateness of $lateness ms") {
+      val left = new LeftByColumns(new FoldedContents(sum), true, 1499, WindowKey(1000, 0))
+      afterColumns(
+        left,
+        600,
+        1200,
+        _.window(seconds, "time")
+          .allowedLateness(Duration.ofMillis(lateness))
+          .trigger(PurgingTrigger.of(EventTimeTrigger.create()))
+      ) { subtask =>
+        assert(fired(subtask, 1600).isEmpty)
+        assert((subtask.numEntries > 0) == lateness > 600)
+        assert(fired(subtask, 3000).isEmpty)
+        assert(subtask.numEntries == 0)
+      }
+    }
+
+  for (lateness <- Seq(0L, 500L))
+    test(s"a session by columns goes on, with a lateness of $lateness ms") {
+      val left = new LeftByColumns(new FoldedSessions(sum), false, 1499, WindowKey(1500, 500))
+      afterColumns(
+        left,
+        500,
+        0,
+        _.window(sessions, "time").allowedLateness(Duration.ofMillis(lateness))
+      ) { subtask =>
+        assert(subtask.run(bought(2, 900), watermark = 1600).isEmpty)
+        assert(fired(subtask, 1950) == Seq(WindowTotal("a", 7, 500L, 1899L)))
+        val late = subtask.run(bought(1, 950), watermark = 1960).map(_._2)
+        assert(late == Option.when(lateness > 0)(WindowTotal("a", 8, 500L, 1949L)).toSeq)
+        assert(fired(subtask, 5000).isEmpty)
+        assert(subtask.numEntries == 0)
+      }
+    }
+
+  test("a late element meets a session that columns have kept") {
+    val left = new LeftByColumns(new FoldedSessions(sum), true, 1999, WindowKey(1500, 500))
+    afterColumns(
+      left,
+      500,
+      1600,
+      _.window(sessions, "time").allowedLateness(Duration.ofMillis(500))
+    ) { subtask =>
+      assert(subtask.run(bought(2, 900), watermark = 1700).isEmpty)
+      assert(fired(subtask, 1950) == Seq(WindowTotal("a", 7, 500L, 1899L)))
+      assert(fired(subtask, 2100).isEmpty && subtask.numEntries > 0)
+      assert(fired(subtask, 2400).isEmpty && subtask.numEntries == 0)
+    }
   }
 
   for (lateness <- Seq(0L, 500L))
     test(s"windows by columns fire on time by one timer, with a lateness of $lateness ms") {
-      val in = new TestedInput(TypeInformation.of(implicitly[Encoder[Purchase]]))
-      val rows = in.stream.withWatermark("time", "0 seconds").keyed("key")
-      def totals() = rows
-        .window(TumblingEventTimeWindows.of(Duration.ofSeconds(1)), "time")
-        .allowedLateness(Duration.ofMillis(lateness))
-        .aggregate(new Sum, new Totals[Long, TimeWindow])
-      val left = Seq(1000L, 2000L, 4000L).map(end => WindowKey(end, end - 1000))
-      val subtask = new TestedOperator[WindowTotal](
-        TestedInputs.One,
-        Seq(in),
-        () => rows.process(new LeftByColumns(new FoldedContents(sum), false, 999, left: _*)),
-        parallelism = 1,
-        maxParallelism = 4,
-        Nil,
-        "hashmap"
-      )
-      try {
-        subtask.run(Seq(Seq(Purchase("a", 5, new Timestamp(400)))), watermark = 500)
-        subtask.restart(totals _)
+      val ends = Seq(1000L, 2000L, 4000L)
+      val keys = ends.map(end => WindowKey(end, end - 1000))
+      afterColumns(
+        new LeftByColumns(new FoldedContents(sum), false, 999, keys: _*),
+        400,
+        500,
+        _.window(seconds, "time").allowedLateness(Duration.ofMillis(lateness))
+      ) { subtask =>
         for (watermark <- 600L to 5000L by 200L) {
-          val fired = left.filter(each => each.end <= watermark && each.end > watermark - 200)
-          val found = subtask.run(Nil, watermark = watermark).map(_._2)
-          assert(found == fired.map(each => WindowTotal("a", 5, each.start, each.end - 1)))
+          val due = ends.filter(end => end <= watermark && end > watermark - 200)
+          val totals = due.map(end => WindowTotal("a", 5, end - 1000, end - 1))
+          assert(fired(subtask, watermark) == totals)
         }
         assert(subtask.numEntries == 0)
-      } finally subtask.close()
+      }
     }
 
   // What a reduce keeps is like what an aggregate keeps, so one of them will do there.

@@ -114,7 +114,8 @@ class AnyWindowsFunction(WindowsFunction):
         results: list[Any] = []
         if may_be_late:
             # What the watermark has passed in the last micro-batch fires before its late rows.
-            self._pass(EVENT_TIME, ctx.late_watermark, results)
+            if self._pass(EVENT_TIME, ctx.late_watermark, results):
+                self._timers.rearm(EVENT_TIME, ctx)
             if self._merging is not None:
                 self._remove_late(ctx)
         late = True
@@ -152,16 +153,22 @@ class AnyWindowsFunction(WindowsFunction):
         domain: int = ctx.time_domain().value
         clock = ctx.watermark_now() if domain == EVENT_TIME else ctx.current_processing_time()
         self._pass(domain, max(timestamp, clock), results)
+        # Windows by columns have a timer for the first one only.
+        self._timers.rearm(domain, ctx)
         return results or None
 
-    def _pass(self, domain: int, until: int, results: list[Any]) -> None:
-        """Lets the timers of the key's windows fire up to a time, those too that these set."""
+    def _pass(self, domain: int, until: int, results: list[Any]) -> bool:
+        """Lets the timers of the key's windows fire up to a time, those too that these set.
+
+        Returns whether there were any.
+        """
+        fired = False
         if domain == self._domain:
             self._find_timers(until + 1)
         while (due := self._timers.pop(domain, until, self._at.row)) is not None:
             self._fire(domain, *due, results)
-        # Windows by columns have a timer for the first one only.
-        self._timers.rearm(domain, self._at.row)
+            fired = True
+        return fired
 
     def _find_timers(self, end: int = LAST_TIME) -> None:
         """Sets the timers of windows that have none here and end by `end`, or have ended.

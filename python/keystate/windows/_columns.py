@@ -95,7 +95,8 @@ class ColumnSessionsFunction(ColumnsOfWindows):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         super().open(runtime_context)
-        # A worker empties them: rows one by one find those of all sessions where there are none.
+        # Declares their state, which a worker empties: rows one by one set the timers of all
+        # sessions anew where there are none.
         WindowTimers(runtime_context, merging=True)
 
 

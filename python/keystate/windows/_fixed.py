@@ -14,7 +14,7 @@ from keystate.windows._by_columns import FoldedWindows
 from keystate.windows._contents import Fold, FoldedContents
 from keystate.windows._functions import ProcessWindowFunction
 from keystate.windows._timers import EVENT_TIME, WindowTimers, delete, register
-from keystate.windows._window import WindowKey
+from keystate.windows._window import FIRST_TIME, WindowKey
 from keystate.windows._windows_function import UserFunction, WindowsFunction
 
 _NEVER = -(2**63)
@@ -23,10 +23,10 @@ _NEVER = -(2**63)
 class FixedWindowsFunction(WindowsFunction):
     """Tumbling and sliding windows with their default trigger, no evictor and no late firings.
 
-    A window's one timer is at its end, so which windows are due is told by their ends. Where a
-    worker has many rows at a time, only the first window of a key has one. Those that
-    an AnyWindowsFunction left before a restart have a timer there too; and one when their lateness
-    would be over, if their end has passed. These are gone by the new rules, and do not fire again.
+    A window's timer is at its end, so which windows are due is told by their ends; by columns only
+    a key's first window has one. Those that an AnyWindowsFunction left before a restart have a
+    timer there too; and one when their lateness would be over, if their end has passed. These are
+    gone by the new rules, and do not fire again.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class FixedWindowsFunction(WindowsFunction):
             if end - 1 != timestamp:
                 # Not needed any more. Left, it would end windows of the next micro-batch early.
                 delete(domain, end - 1, ctx)
-        if (first := windows.first_entry()) is not None:
+        for _, end, _ in windows.keys_from((0, FIRST_TIME, FIRST_TIME), 1):
             # Windows by columns have a timer for the first one only.
-            register(domain, first[0][1] - 1, ctx)
+            register(domain, end - 1, ctx)
         if self._left is not None:
             while (left := self._left.pop(domain, until, ctx)) is not None:
                 gone[left[1]] = None

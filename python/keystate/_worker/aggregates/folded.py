@@ -124,18 +124,17 @@ class FoldedRows:
         until: list[int] = []
         held: list[Any] = []
         for place, is_row, value, start, end in zip(places, are_rows, values, starts, ends):
+            self.failed_at = place
             first, after = bisect_left(until, start), bisect_right(begin, end)
             if is_row:
-                try:
-                    value = self.add(value, self._merged(held[first:after]))
-                except Exception:
-                    self.failed_at = place
-                    raise
+                value = self.add(value, self._merged(held[first:after]))
                 start, end = min([start, *begin[first:after]]), max([end, *until[first:after]])
             else:
                 after = first
             begin[first:after], until[first:after], held[first:after] = [start], [end], [value]
-        return self._merged(held)
+        accumulator = self._merged(held)
+        self.failed_at = None
+        return accumulator
 
     def _merged(self, accumulators: list[Any]) -> Any:
         """The accumulator of all; ``None`` if they are of no rows."""

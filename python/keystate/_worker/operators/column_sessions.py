@@ -46,6 +46,9 @@ class ColumnSessionsOperator(ColumnWindowsOperator):
         if len(plain):
             self._state.add(of_keys[plain], ends[plain], starts[plain], taken(parts, plain))
         (left,) = np.nonzero(~too_late & of_late)
+        if len(left) == 0:
+            self._take_late(rows, too_late, results)
+            return
         with self._state.only(of_keys[left]):
             for chosen, is_late in _in_turns(of_keys[left], late[left]):
                 places = left[chosen]
@@ -61,7 +64,8 @@ class ColumnSessionsOperator(ColumnWindowsOperator):
         return MaybeEmpty(self._function.aggregates)
 
     def _emit(self, entries: Entries, results: list[Any]) -> None:
-        super()._emit(entries.select(entries.parts[0]), results)
+        held = entries.parts[0]
+        super()._emit(entries if held.all() else entries.select(held), results)
 
 
 def _in_turns(slots: Numbers, late: Numbers) -> list[tuple[Numbers, bool]]:

@@ -58,6 +58,7 @@ class WindowColumns(ColumnState):
         #: For each slot whose map stays with the JVM the windows that are known, or known not to be
         #: there.
         self._remote: dict[int, set[_Key]] = {}
+        self._scanned: dict[int, int] = {}  # until when such a map has been read
 
     # -- what the operator does -----------------------------------------------------------------
 
@@ -117,8 +118,8 @@ class WindowColumns(ColumnState):
     def are_due(self, slots: Numbers, times: Numbers, passed: Numbers, until: int) -> Numbers:
         """For which of these timers, which have fired, a key has windows that are due.
 
-        One that the JVM does not know has begun in this micro-batch. It fires with another one, or
-        in the next micro-batch.
+        A window that the JVM does not know has begun in this micro-batch. It fires with another
+        one, or in the next micro-batch.
 
         Args:
             slots: the keys.
@@ -222,6 +223,9 @@ class WindowColumns(ColumnState):
 
     def _scan(self, slot: int, until: int) -> None:
         """Reads the windows of a remote map that are due; and one more, for its timer."""
+        if self._scanned.get(slot, -_LAST) >= until:
+            return
+        self._scanned[slot] = until
         scan = partial(self._cursor.client.scan, self.index, slot)
         if until >= _LAST - 1:
             self._read(slot, scan([], None, False, LARGEST_PAGE))

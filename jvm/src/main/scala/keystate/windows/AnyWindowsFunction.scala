@@ -46,7 +46,8 @@ private[keystate] final class AnyWindowsFunction(
     if (merging != null) findTimers(Long.MaxValue)
     // What the watermark has passed in the last micro-batch fires before its late rows.
     if (byEventTime && time <= watermark + 1) {
-      pass(TimeDomain.EVENT_TIME, watermark, out)
+      if (pass(TimeDomain.EVENT_TIME, watermark, out))
+        timers.rearm(TimeDomain.EVENT_TIME, at.row.timerService())
       if (merging != null) removeLate(watermark)
     }
     var late = true
@@ -85,20 +86,26 @@ private[keystate] final class AnyWindowsFunction(
       timestamp: Long,
       clock: Long,
       out: Collector[Any]
-  ): Unit = pass(of, clock, out)
+  ): Unit = {
+    pass(of, clock, out): Unit
+    // Windows by columns have a timer for the first one only.
+    timers.rearm(of, at.row.timerService())
+  }
 
-  /** Lets the timers of the key's windows fire up to a time, those too that these set. */
-  private def pass(of: TimeDomain, until: Long, out: Collector[Any]): Unit = {
+  /** Lets the timers of the key's windows fire up to a time, those too that these set. Returns
+    * whether there were any.
+    */
+  private def pass(of: TimeDomain, until: Long, out: Collector[Any]): Boolean = {
     if (of == domain) findTimers(if (until == Long.MaxValue) until else until + 1)
     val service = at.row.timerService()
     var due = timers.pop(of, until, service)
+    val fired = due != null
     while (due != null) {
       val (timer, whose) = due
       fireWindow(of, timer.time, timer.window, whose, out)
       due = timers.pop(of, until, service)
     }
-    // Windows by columns have a timer for the first one only.
-    timers.rearm(of, service)
+    fired
   }
 
   /** Sets the timers of windows that have none here and end by `end`, or have ended.

@@ -6,8 +6,8 @@ import keystate.{Collector, OutputTag, RuntimeContext, TimeDomain}
 
 /** Tumbling and sliding windows with their default trigger, no evictor and no late firings.
   *
-  * A window's one timer is at its end, so which windows are due is told by their ends: without a
-  * trigger's states and timers. Those that an [[AnyWindowsFunction]] left before a restart have a timer
+  * A window's timer is at its end, so which windows are due is told by their ends: without a
+  * trigger's states and timers. By columns, in a worker, only a key's first window has one. Those that an [[AnyWindowsFunction]] left before a restart have a timer
   * there too; and one when their lateness would be over, if their end has passed. These are gone by
   * the new rules, and do not fire again.
   */

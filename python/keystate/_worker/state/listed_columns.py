@@ -88,6 +88,27 @@ class ListedColumns(WindowColumns):
         """Which of these keys have a map that stays with the JVM."""
         return np.isin(slots, list(self._remote))
 
+    def are_due(self, slots: Numbers, times: Numbers, passed: Numbers, until: int) -> Numbers:
+        due: Numbers = ~passed
+        return due
+
+    def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
+        """Slots and times of timers: of all windows, as rows one by one have them."""
+        low, high = self._between(start, stop)
+        (new,) = np.nonzero(~self._merged.timed[low:high])
+        self._merged.timed[low:high] = True
+        slots, times = self._merged.slots[low + new], self._timer_times(self._merged)[low + new]
+        slots, times = slots[times < _LAST], times[times < _LAST]
+        if len(slots) == 0:
+            return slots, times
+        order = np.lexsort([times, slots])
+        slots, times = slots[order], times[order]
+        first = np.append(True, (np.diff(slots) != 0) | (np.diff(times) != 0))
+        return slots[first], times[first]
+
+    def rearm(self, slots: Numbers) -> None:
+        pass  # each window has its own timer
+
     def _give_back(self, slots: Numbers, until: int) -> None:
         """Numbers begin anew where no rows are left."""
         left = np.isin(slots, self._merged.slots)

@@ -52,6 +52,9 @@ class Folded(WindowsByColumns):
 
     #: Copies a row that several windows are given; ``None`` if there is no need.
     copy: Callable[[Any], Any] | None
+    #: Whether windows without an accumulator do not fire: a trigger has emptied them, or rows have
+    #: made none.
+    needs_accumulator: bool
 
     def __init__(self, fold: Fold, *windows: Any) -> None:
         super().__init__(*windows)
@@ -59,6 +62,8 @@ class Folded(WindowsByColumns):
 
     def fire(self, window: WindowKey, accumulator: Any, ctx: Any, results: list[Any]) -> None:
         """Adds what the function makes of a window."""
+        if accumulator is None and self.needs_accumulator:
+            return
         codec = self.fold.codec
         held = codec.copy(accumulator) if self.lateness and codec.mutable else accumulator
         self._function.emit(window, [self.fold.result(held)], ctx, results)
@@ -73,14 +78,11 @@ class FoldedWindows(Folded):
     def __init__(self, assigner: FixedWindows, *windows: Any) -> None:
         super().__init__(*windows)
         self.size, self.slide, self.offset = assigner.size, assigner.slide, assigner.offset
+        self.needs_accumulator = self.lateness > 0
 
     @property
     def copy(self) -> Callable[[Any], Any] | None:  # type: ignore[override]
         return self._function.row_copy if self.slide < self.size else None
-
-    def fire(self, window: WindowKey, accumulator: Any, ctx: Any, results: list[Any]) -> None:
-        if accumulator is not None or not self.lateness:
-            super().fire(window, accumulator, ctx, results)
 
 
 class FoldedSessionWindows(Folded):
@@ -94,14 +96,11 @@ class FoldedSessionWindows(Folded):
     operator = ("folded_sessions", "FoldedSessionsOperator")
     contents = SESSIONS
     copy = None
+    needs_accumulator = True
 
     def __init__(self, gap: int, *windows: Any) -> None:
         super().__init__(*windows)
         self.gap = gap
-
-    def fire(self, window: WindowKey, accumulator: Any, ctx: Any, results: list[Any]) -> None:
-        if accumulator is not None:  # else it has been emptied, before a restart
-            super().fire(window, accumulator, ctx, results)
 
 
 class ListedWindows(WindowsByColumns):

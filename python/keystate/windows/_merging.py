@@ -44,7 +44,6 @@ class MergingContents(Contents):
     def merge(self, into: WindowKey, merged: list[WindowKey], past: bool) -> None:
         """Makes one window of some, of which it can be one; `past` as in `add`."""
 
-    @abstractmethod
     def extend(
         self, new: WindowKey, row: Any, time: int | None
     ) -> tuple[WindowKey, WindowKey] | None:
@@ -53,6 +52,25 @@ class MergingContents(Contents):
         Returns that session, and what it is now. Both are `new` if it meets none; ``None``, and
         nothing has changed, if it meets several.
         """
+        end, start = new
+        met = self._open_from(start)
+        if not met or met[0][1] > end:
+            self.add(new, row, time, False)
+            return new, new
+        if len(met) > 1 and met[1][1] <= end:
+            return None
+        known = met[0]
+        into = max(end, known[0]), min(start, known[1])
+        self._grow(known, into, row, time)
+        return known, into
+
+    @abstractmethod
+    def _open_from(self, time: int) -> list[WindowKey]:
+        """The first two sessions that are open and do not end before a time."""
+
+    @abstractmethod
+    def _grow(self, known: WindowKey, into: WindowKey, row: Any, time: int | None) -> None:
+        """Makes a session that is open a larger one, or leaves it as it is, and adds a row."""
 
 
 class FoldedSessions(FoldedContents, MergingContents):
@@ -87,26 +105,18 @@ class FoldedSessions(FoldedContents, MergingContents):
                 accumulator = self.fold.merge(accumulator, mine)
         self.state.put((int(not past), *into), accumulator)
 
-    def extend(
-        self, new: WindowKey, row: Any, time: int | None
-    ) -> tuple[WindowKey, WindowKey] | None:
-        (end, start), state, add = new, self.state, self.fold.add
-        met = state.keys_from((1, start, FIRST_TIME), 2)
-        if not met or met[0][2] > end:
-            state.fold((1, end, start), add, row)
-            return new, new
-        if len(met) > 1 and met[1][2] <= end:
-            return None
-        key = met[0]
-        known = key[1], key[2]
-        into = max(end, known[0]), min(start, known[1])
+    def _open_from(self, time: int) -> list[WindowKey]:
+        found = self.state.keys_from((1, time, FIRST_TIME), 2)
+        return [(end, start) for _, end, start in found]
+
+    def _grow(self, known: WindowKey, into: WindowKey, row: Any, time: int | None) -> None:
+        key = (1, *known)
         if into == known:
-            state.fold(key, add, row)
+            self.state.fold(key, self.fold.add, row)
         else:
-            accumulator = add(row, state.get(key))
-            state.remove(key)
-            state.put((1, *into), accumulator)
-        return known, into
+            accumulator = self.fold.add(row, self.state.get(key))
+            self.state.remove(key)
+            self.state.put((1, *into), accumulator)
 
 
 class ListedSessions(ListedContents, MergingContents):
@@ -154,21 +164,13 @@ class ListedSessions(ListedContents, MergingContents):
             self._holders.remove(window)
         self._holders.put(into, holder)
 
-    def extend(
-        self, new: WindowKey, row: Any, time: int | None
-    ) -> tuple[WindowKey, WindowKey] | None:
-        end, start = new
-        met = self._holders.keys_from((start, FIRST_TIME), 2)
-        known = into = new
-        if met and met[0][1] <= end:
-            if len(met) > 1 and met[1][1] <= end:
-                return None
-            known = met[0]
-            into = max(end, known[0]), min(start, known[1])
-            if into != known:
-                self.merge(into, [known], False)
+    def _open_from(self, time: int) -> list[WindowKey]:
+        return self._holders.keys_from((time, FIRST_TIME), 2)
+
+    def _grow(self, known: WindowKey, into: WindowKey, row: Any, time: int | None) -> None:
+        if into != known:
+            self.merge(into, [known], False)
         self.add(into, row, time, False)
-        return known, into
 
 
 class MergingWindowSet:

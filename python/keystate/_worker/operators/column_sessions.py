@@ -6,6 +6,7 @@ rows.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -46,10 +47,7 @@ class ColumnSessionsOperator(ColumnWindowsOperator):
         if len(plain):
             self._state.add(of_keys[plain], ends[plain], starts[plain], taken(parts, plain))
         (left,) = np.nonzero(~too_late & of_late)
-        if len(left) == 0:
-            self._take_late(rows, too_late, results)
-            return
-        with self._state.only(of_keys[left]):
+        with self._state.only(of_keys[left]) if len(left) else nullcontext():
             for chosen, is_late in _in_turns(of_keys[left], late[left]):
                 places = left[chosen]
                 added = of_keys[places], ends[places], starts[places], taken(parts, places)

@@ -161,10 +161,6 @@ class ColumnWindowsOperator(ColumnOperator):
             else context.current_processing_time()
         )
         until = int(times.max()) if clock is None else max(int(times.max()), clock)
-        self._fire_due(slots, times, until, results)
-
-    def _fire_due(self, slots: Numbers, times: Numbers, until: int, results: list[Any]) -> None:
-        """Fires what is due of the keys whose timers have fired."""
         passed = self._timers.are_passed(slots, times)
         due = self._state.are_due(slots, times, passed, until)
         self._state.rearm(slots)

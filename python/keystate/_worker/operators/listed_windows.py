@@ -56,20 +56,13 @@ class ListedWindowsOperator(FoldedWindowsOperator):
             self._context.slot = slot
             windows.begins(self._domain, (end, end - windows.size))
 
-    def _fire_due(self, slots: Numbers, times: Numbers, until: int, results: list[Any]) -> None:
-        for part in self._parts(np.unique(slots)):
-            here = np.isin(slots, part)
-            super()._fire_due(slots[here], times[here], until, results)
-
     def _end(self, slots: Numbers, until: int, results: list[Any]) -> None:
-        for part in self._parts(np.unique(slots)):
-            self._emit(self._state.take(self._due_windows(part, until), until), results)
-
-    def _parts(self, slots: Numbers) -> list[Numbers]:
-        """Keys whose rows are here at a time: maps that stay with the JVM are large."""
+        slots = np.unique(slots)
         away = self._state.are_away(slots)
-        far = [slots[away][i : i + _FAR_AT_ONCE] for i in range(0, away.sum(), _FAR_AT_ONCE)]
-        return [part for part in (slots[~away], *far) if len(part)]
+        # Maps that stay with the JVM are large: so many of them are here at a time.
+        far = (slots[away][i : i + _FAR_AT_ONCE] for i in range(0, away.sum(), _FAR_AT_ONCE))
+        for part in (slots[~away], *far):
+            self._emit(self._state.take(self._due_windows(part, until), until), results)
 
     def _due_windows(self, slots: Numbers, until: int) -> dict[tuple[int, int, int], bool]:
         """Slots, ends and starts of windows that are due; and whether they fire."""

@@ -37,6 +37,7 @@ class _Rows:
 class ListedColumns(WindowColumns):
     """The rows of the windows of all keys. What is known of a remote map are rows' numbers."""
 
+    _one_timer = False
     _remote: dict[int, set[Any]]
     #: Gives each row a number.
     numbers: RowNumbers
@@ -94,11 +95,7 @@ class ListedColumns(WindowColumns):
 
     def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
         """Slots and times of timers: of all windows, as rows one by one have them."""
-        low, high = self._between(start, stop)
-        (new,) = np.nonzero(~self._merged.timed[low:high])
-        self._merged.timed[low:high] = True
-        slots, times = self._merged.slots[low + new], self._timer_times(self._merged)[low + new]
-        slots, times = slots[times < _LAST], times[times < _LAST]
+        slots, times = self._take_all_untimed(start, stop)
         if len(slots) == 0:
             return slots, times
         order = np.lexsort([times, slots])

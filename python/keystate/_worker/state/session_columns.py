@@ -66,8 +66,11 @@ class SessionColumns(WindowColumns):
         try:
             yield
         finally:
-            together = Entries.concat([others, self._merged])
-            self._merged = together.take(np.argsort(together.slots, kind="stable"))
+            self._set_merged(others, self._merged)
+
+    def _set_merged(self, *chunks: Entries) -> None:
+        together = Entries.concat(list(chunks))
+        self._merged = together.take(np.argsort(together.slots, kind="stable"))
 
     def add_late_sessions(
         self, slots: Numbers, ends: Numbers, starts: Numbers, parts: Parts, gone: int
@@ -103,8 +106,7 @@ class SessionColumns(WindowColumns):
         number[order] = np.repeat(np.arange(len(heads)), np.diff(heads, append=len(order)))
         touched = number[others:]
         ended = merged.take(touched[merged.opens[touched] == 0])
-        together = Entries.concat([entries.select(~mine), merged])
-        self._merged = together.take(np.argsort(together.slots, kind="stable"))
+        self._set_merged(entries.select(~mine), merged)
         return too_late, ended
 
     def are_due(self, slots: Numbers, times: Numbers, passed: Numbers, until: int) -> Numbers:
@@ -122,12 +124,7 @@ class SessionColumns(WindowColumns):
 
     def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
         """Slots and times of timers: of all sessions, for rows can take the first one's away."""
-        low, high = self._between(start, stop)
-        (new,) = np.nonzero(~self._merged.timed[low:high])
-        self._merged.timed[low:high] = True
-        times = self._timer_times(self._merged)[low + new]
-        kept = times < _LAST
-        return self._merged.slots[low + new][kept], times[kept]
+        return self._take_all_untimed(start, stop)
 
     def _untime(self, entries: Entries, mine: Numbers, ending: Numbers) -> None:
         entries.timed &= ~ending

@@ -40,6 +40,9 @@ class WindowColumns(ColumnState):
         lateness: how long, in ms, a window is kept for late rows.
     """
 
+    #: Whether a key has a timer for its first window only.
+    _one_timer = True
+
     def __init__(
         self, spec: StateSpec, index: int, cursor: Any, aggregation: Accumulation, lateness: int
     ) -> None:
@@ -170,6 +173,16 @@ class WindowColumns(ColumnState):
         timed[:] = True
         return slots[begins[wanted]], firsts[wanted]
 
+    def _take_all_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
+        """Slots and times of timers where each entry has its own, but at the end of all time."""
+        low, high = self._between(start, stop)
+        (new,) = np.nonzero(~self._merged.timed[low:high])
+        self._merged.timed[low:high] = True
+        new += low
+        times = self._timer_times(self._merged)[new]
+        kept = times < _LAST
+        return self._merged.slots[new][kept], times[kept]
+
     def rearm(self, slots: Numbers) -> None:
         """Has keys get their timer again: one of theirs has fired."""
         entries = self._merge()
@@ -222,7 +235,7 @@ class WindowColumns(ColumnState):
             self._scan(slot, until)
 
     def _scan(self, slot: int, until: int) -> None:
-        """Reads the windows of a remote map that are due; and one more, for its timer."""
+        """Reads the windows of a remote map that are due; and one more if a key has one timer."""
         if self._scanned.get(slot, -_LAST) >= until:
             return
         self._scanned[slot] = until
@@ -232,7 +245,8 @@ class WindowColumns(ColumnState):
             return
         bound = self._bound(until)
         self._read(slot, scan([Bound.END], bound, False, LARGEST_PAGE))
-        self._read(slot, islice(scan([Bound.START], bound, False, 1), 1))
+        if self._one_timer:
+            self._read(slot, islice(scan([Bound.START], bound, False, 1), 1))
 
     def _bound(self, until: int) -> pa.Array:
         """The first key of windows that end later."""

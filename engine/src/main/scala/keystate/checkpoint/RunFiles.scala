@@ -1,8 +1,8 @@
 package keystate.checkpoint
 
 import java.io.{
-  File, FileInputStream, FileNotFoundException, FileOutputStream, IOException, InputStream,
-  OutputStream
+  ByteArrayInputStream, ByteArrayOutputStream, File, FileInputStream, FileNotFoundException,
+  FileOutputStream, IOException, InputStream, OutputStream
 }
 import java.util.Arrays
 
@@ -15,10 +15,11 @@ import keystate.keygroup.KeyGroupRange
 import keystate.run.{PlainRun, RunIndex, Section, SstFiles, UnpackedStream}
 import keystate.version.{FileSource, InlineSource, Run}
 
-/** Reads the runs of a store from the checkpoint's storage, through a local file, whose length and
-  * CRC32C are checked against the manifest's before a byte of it is used. [[RunWriter]] says of what
-  * kinds the files are. Of a [[keystate.run.SectionedRun]] only the sections that are wanted are fetched: each of
-  * these is checked against its CRC32C in the file's [[RunIndex]], which has a CRC32C of its own.
+/** Reads the runs of a store from the checkpoint's storage, through a local file, or through memory
+  * if the file is small. Its length and CRC32C are checked against the manifest's before a byte of it
+  * is used. [[RunWriter]] says of what kinds the files are. Of a [[keystate.run.SectionedRun]] only the
+  * sections that are wanted are fetched: each of these is checked against its CRC32C in the file's
+  * [[RunIndex]], which has a CRC32C of its own.
   *
   * Reading throws [[MissingRunException]] for a file that is not there, [[CorruptFileException]]
   * for one that is not what was written, and [[LocalStorageException]] when the local disk fails.
@@ -49,6 +50,9 @@ private[checkpoint] final class RunFiles(
     val taken = groups.intersection(run.groups)
     run.source match {
       case inline: InlineSource => PlainRun.read(inline.content, families, taken)
+      case FileSource(path) if isSmall(run, path) =>
+        def damaged(e: Exception) = corrupt(path, neededBy, e.getMessage, e)
+        PlainRun.read(UnpackedStream(inMemory(run, path, neededBy)), families, taken, damaged)
       case FileSource(path) =>
         fetchWanted(run, path, isWhole, families, taken, neededBy) match {
           case Some((file, _)) => entries(path, file, families, taken, neededBy)
@@ -185,7 +189,7 @@ private[checkpoint] final class RunFiles(
 
   /** Reads the whole file, and throws when it is not what was written. */
   def check(run: Run, path: String, neededBy: Long): Unit =
-    fetch(run, path, neededBy).delete(): Unit
+    copyInto(OutputStream.nullOutputStream, run, path, neededBy)
 
   private def fetch(run: Run, path: String, neededBy: Long): File =
     fetch(run, path, neededBy, sumOf)
@@ -213,8 +217,17 @@ private[checkpoint] final class RunFiles(
     isLinked
   }
 
-  private def copyTo(file: File, run: Run, path: String, neededBy: Long): Unit = {
-    val copied = sum(open(run, path, neededBy), new LocalOutput(file))
+  private def copyTo(file: File, run: Run, path: String, neededBy: Long): Unit =
+    copyInto(new LocalOutput(file), run, path, neededBy)
+
+  private def inMemory(run: Run, path: String, neededBy: Long): InputStream = {
+    val copy = new ByteArrayOutputStream(run.bytes.toInt)
+    copyInto(copy, run, path, neededBy)
+    new ByteArrayInputStream(copy.toByteArray)
+  }
+
+  private def copyInto(out: => OutputStream, run: Run, path: String, neededBy: Long): Unit = {
+    val copied = sum(open(run, path, neededBy), out)
     if (copied.length != run.bytes) throw wrongLength(run, path, copied.length, neededBy)
     if (copied.crc32c != run.crc32c) throw wrongChecksum(path, neededBy)
   }
@@ -312,6 +325,11 @@ private[checkpoint] object RunFiles {
     * no more bytes is read whole.
     */
   private final val IndexGuess = 16 * 1024
+
+  /** Whether to read the file into memory costs less than a local file. */
+  private def isSmall(run: Run, path: String): Boolean =
+    isSectioned(path) && run.bytes <= IndexGuess
+
   private val Name = """(\d+)-[^.]+\.(?:sst|lz4|run)""".r
 
   def isSst(path: String): Boolean = path.endsWith(SstSuffix)

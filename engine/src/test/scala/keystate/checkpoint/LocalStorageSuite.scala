@@ -64,6 +64,24 @@ class LocalStorageSuite extends AnyFunSuite with StoreFixture {
     finally elsewhere.close()
   }
 
+  test("a small file is read without the disk") {
+    val inFiles = StoreSettings(inlineBytes = 0)
+    val storage = new MemoryStorage
+    withStore(storage, inFiles) { store =>
+      store.load(0, None)
+      register(store)
+      change(store, "p", 1, "a", "x")
+      store.commit(None)
+    }
+    assert(storage.paths.exists(RunFiles.isSectioned), "the run has a file")
+    val noDisk = new LocalFolder(() => fail("the local disk is used"))
+    val store = new VersionedStore(location, storage, inFiles, backends, noDisk)
+    try {
+      store.load(1, None)
+      assert(content(store) == Map(("p", 1, "a") -> "x"))
+    } finally store.close()
+  }
+
   test("a load") {
     withFolder() { (store, storage, folder) =>
       withStore(storage) { other =>

@@ -1,6 +1,9 @@
 package keystate.simulation
 
+import java.util.IdentityHashMap
+
 import scala.collection.mutable
+import scala.jdk.CollectionConverters._
 import scala.util.Using
 
 import keystate.checkpoint.{OperatorState, StoreReader, StoreSettings}
@@ -92,12 +95,17 @@ final class Checks(world: World) {
       .zipWithIndex
       .flatMap { case (id, partition) =>
         val at = StoreLocation(0, partition, StoreLocation.DefaultStore)
-        val manifest = VersionFinder.read(storage.snapshot, at, version, id, Some(partitions))
-        StoreReader.files(manifest) :+
-          VersionFinder.file(storage.snapshot, at, version, id, Some(partitions))
+        val file = VersionFinder.file(storage.snapshot, at, version, id, Some(partitions))
+        listed.getOrElseUpdate(
+          storage.get(file).get,
+          StoreReader.files(VersionFinder.read(storage.snapshot, at, version, id, Some(partitions)))
+        ) :+ file
       }
       .toSet
   }
+
+  /** The files that version files list, by the array that holds the version file's content. */
+  private val listed = new IdentityHashMap[Array[Byte], Seq[String]].asScala
 
   /** The newest version that a driver was told of as committed. */
   private var acknowledged = 0L

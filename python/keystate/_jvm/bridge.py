@@ -121,6 +121,24 @@ def process(operator: Operator) -> DataFrame:
         )
 
 
+def partial_aggregate(
+    rows: DataFrame, group_columns: int, functions: Sequence[tuple[str, int]]
+) -> DataFrame:
+    """Makes the rows of a group fewer before a shuffle, by Spark's hash aggregate.
+
+    Args:
+        rows: the rows.
+        group_columns: how many of the first columns tell the group.
+        functions: names, each with the index of the column that it is of; -1 if it is of rows.
+
+    Returns:
+        These columns, and one for each function, named ``_0`` and so on.
+    """
+    jvm = _jvm(rows.sparkSession)
+    told = json.dumps(functions)
+    return jvm.frame(rows.sparkSession, "partialAggregate", rows, group_columns, told)
+
+
 def add_files(
     df: DataFrame,
     batch_id: int,

@@ -44,14 +44,27 @@ class CombiningTask:
         return made
 
 
-def combining_keys(
+def key_names(rows: Input, cols: Sequence[str | Column]) -> list[str] | None:
+    """The key columns of a stream; ``None`` if one of them is no column by its name.
+
+    Args:
+        rows: the stream.
+        cols: its key columns, as the user gave them.
+    """
+    names = rows.row_type.names
+    known = {**{quoted(name): name for name in names}, **{n: n for n in names if "." not in n}}
+    found = [known[col] for col in cols if isinstance(col, str) and col in known]
+    return found if len(found) == len(cols) else None
+
+
+def why_not(
     rows: Input,
     cols: Sequence[str | Column],
     time_mode: str,
     late_output: OutputTag | None,
     on_error: OnError,
-) -> list[str]:
-    """The key columns of a stream whose rows may be combined.
+) -> DeclarationError | None:
+    """What needs the rows of a stream one by one; ``None`` if they may be combined.
 
     Args:
         rows: the stream.
@@ -59,32 +72,26 @@ def combining_keys(
         time_mode: which clock the operator goes by.
         late_output: where late rows were to go.
         on_error: what was to become of a row that fails.
-
-    Raises:
-        DeclarationError: something needs rows one by one, or a key is no column by its name.
     """
-    df, names = rows.df, rows.row_type.names
     marked = [field.name for field in rows.row_type.fields if DELAY_KEY in field.metadata]
     if late_output is not None:
-        raise _refusal("late_output", "late rows would be in one with others", "leave it out")
-    if df.isStreaming and marked and time_mode in ("auto", "event_time"):
-        raise _refusal(
+        return _refusal("late_output", "late rows would be in one with others", "leave it out")
+    if rows.df.isStreaming and marked and time_mode in ("auto", "event_time"):
+        return _refusal(
             f"the watermark by the column '{marked[0]}'",
             "late rows would be in one with others, and not be dropped",
             "with time_mode='none' late rows are taken as others are",
         )
     if on_error != "fail":
-        raise _refusal("on_error", "a row that fails takes others with it", "leave it out")
+        return _refusal("on_error", "a row that fails takes others with it", "leave it out")
     if rows.order:
-        raise _refusal("order_by", "a row that others are in has no place in it", "leave it out")
-    known = {**{_quoted(name): name for name in names}, **{n: n for n in names if "." not in n}}
-    for col in cols:
-        if not isinstance(col, str) or col not in known:
-            raise DeclarationError(
-                f"combine=True needs the key columns by their names, {names}, got {col!r}: add "
-                "another key to the DataFrame with withColumn first"
-            )
-    return [known[col] for col in cols if isinstance(col, str)]
+        return _refusal("order_by", "a row that others are in has no place in it", "leave it out")
+    if key_names(rows, cols) is None:
+        return DeclarationError(
+            f"combine=True needs the key columns by their names, {rows.row_type.names}, got "
+            f"{list(cols)!r}: add another key to the DataFrame with withColumn first"
+        )
+    return None
 
 
 def _refusal(what: str, why: str, instead: str) -> DeclarationError:
@@ -140,7 +147,7 @@ def combined_columns(
     parts = [T.StructField(f"_aggregate{i}", f.dataType) for i, f in enumerate(accumulators)]
     made = T.StructType([*(rows.row_type[key] for key in keys), *parts])
     needed = [*keys, *(names[column] for column in read)]
-    df = rows.df.select(*(rows.df[_quoted(name)] for name in needed))
+    df = rows.df.select(*(rows.df[quoted(name)] for name in needed))
     return _combined(dataclasses.replace(rows, shape=None), df, task, made, keys)
 
 
@@ -149,14 +156,16 @@ def _combined(
 ) -> Input:
     # Names that mapInArrow finds; and a watermark does not pass through it.
     plain = df.toDF(*(f"_{i}" for i in range(len(df.columns))))
-    fields = [T.StructField(f.name, f.dataType, f.nullable, _unmarked(f)) for f in made.fields]
+    fields = [T.StructField(f.name, f.dataType, f.nullable, unmarked(f)) for f in made.fields]
     combined = plain.mapInArrow(task, T.StructType(fields))
-    return dataclasses.replace(rows, df=combined, keys=[combined[_quoted(key)] for key in keys])
+    return dataclasses.replace(rows, df=combined, keys=[combined[quoted(key)] for key in keys])
 
 
-def _unmarked(field: T.StructField) -> dict[str, Any]:
+def unmarked(field: T.StructField) -> dict[str, Any]:
+    """The metadata of a column, without that of a watermark."""
     return {key: value for key, value in field.metadata.items() if key != DELAY_KEY}
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """The name of a column as it is given to a DataFrame."""
     return f"`{name.replace('`', '``')}`"

@@ -11,15 +11,16 @@ from pyspark.sql import Column, DataFrame, Row
 
 from keystate._jvm import bridge
 from keystate._operators.aggregated import aggregate_plan
-from keystate._operators.combined import combined_columns, combined_rows, combining_keys
+from keystate._operators.combined import combined_columns, combined_rows, key_names, why_not
 from keystate._operators.declared import Input, Right, Side, same_types
+from keystate._operators.event_time import time_column
 from keystate._operators.plans import async_calls, initial_state_plan, make_plan, process_plan
 from keystate._operators.reduce import LastReduce, RollingReduce
 from keystate._operators.schema_rows import SchemaRows
 from keystate._operators.typed import output_schema_of, typed_rows
 from keystate._spec import check_distinct
 from keystate._type_variables import ROW
-from keystate._worker.aggregates.declared import resolve
+from keystate._worker.aggregates.declared import ColumnAggregate, resolve
 from keystate._worker.calls.plan import Style
 from keystate.agg import Aggregate
 from keystate.async_functions import AsyncKeyedProcessFunction, AsyncRetryStrategy
@@ -35,9 +36,11 @@ from keystate.side_outputs import ResultDataFrame
 from keystate.state import TypeLike
 from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream
 from keystate.streams.connected import ConnectedStreams
+from keystate.streams.partial_aggregates import begins_in_spark, partial_aggregates
 from keystate.streams.rows import RowStream
 from keystate.ttl import Time
 from keystate.windows._assigners import GlobalWindows, WindowAssigner
+from keystate.windows._columns import Panes
 from keystate.windows._evictors import CountEvictor
 from keystate.windows._stream import WindowedStream
 from keystate.windows._triggers import CountTrigger, PurgingTrigger
@@ -228,7 +231,7 @@ class KeyedStream(RowStream[ROW]):
         Raises:
             DeclarationError: the event time column does not fit.
         """
-        return WindowedStream(window_assigner, self._input, event_time, self._apply)
+        return WindowedStream(window_assigner, self._input, event_time, self._apply, self._begun)
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
         """Groups the rows of a key into windows of so many rows.
@@ -345,7 +348,7 @@ class KeyedStream(RowStream[ROW]):
         time_mode: str | None = None,
         late_output: OutputTag | None = None,
         on_error: OnError = "fail",
-        combine: bool = False,
+        combine: bool | None = None,
     ) -> ResultDataFrame:
         """Aggregates columns of the rows of a key, without a Python call for a row.
 
@@ -360,10 +363,14 @@ class KeyedStream(RowStream[ROW]):
             time_mode: as for :meth:`process`.
             late_output: as for :meth:`process`.
             on_error: only ``"fail"``: there is no function that could fail for one row.
-            combine: whether the aggregates of each batch of Arrow are computed before the shuffle
-                already, and put together after it. What is emitted stays the same, but for the
-                order in which floats are summed. Key columns are told by their names. The state is
-                the same, so a query may change this at a restart.
+            combine: whether the rows of a key become one already before the shuffle, in each task,
+                and are put together after it. What is emitted stays the same, but for the order in
+                which floats are summed. ``None``: where Spark's hash aggregate does it, which is
+                for count, sum and mean of numbers, min and max of numbers, dates, times and
+                booleans, and keys that are columns of plain types. ``True``: also of other
+                aggregates and keys, where it is done in Python for each batch of Arrow, and it is
+                an error if it can't be. The state is the same, so a query may change this at a
+                restart.
 
         Raises:
             DeclarationError: there is no such column, an aggregate does not take its type, or
@@ -375,18 +382,48 @@ class KeyedStream(RowStream[ROW]):
             raise DeclarationError("aggregate() needs an aggregate, such as agg.sum('amount')")
         rows = self._input
         resolved = resolve(aggregates, rows.row_type)
-        keys = self._combining_keys(time_mode, late_output, on_error) if combine else []
-        # The harness gives rows one by one.
-        combined = combine and not isinstance(rows.df, SchemaRows)
+        stream: KeyedStream[Any] | None = None
+        if combine:
+            keys = self._combining_keys(time_mode, late_output, on_error)
+            # The harness gives rows one by one.
+            if not isinstance(rows.df, SchemaRows):
+                stream = self._begun(resolved) or self._of(combined_columns(resolved, rows, keys))
+        elif (
+            combine is None
+            # Without its column a watermark would not go on.
+            and time_column(rows.df, None) is None
+            and not self._why_not(time_mode, late_output, on_error)
+        ):
+            stream = self._begun(resolved)
+        combined = stream is not None
         plan, output = aggregate_plan(resolved, rows.key_type, rows.df.isStreaming, combined)
-        stream = self._of(combined_columns(resolved, rows, keys)) if combined else self
-        return stream._apply(plan, output, name, time_mode, on_error, late_output)
+        return (stream or self)._apply(plan, output, name, time_mode, on_error, late_output)
+
+    def _begun(
+        self, aggregates: Sequence[ColumnAggregate], panes: Panes | None = None
+    ) -> KeyedStream[Any] | None:
+        """The stream of accumulators that Spark begins before the shuffle; ``None`` if it can't."""
+        rows = self._input
+        keys = key_names(rows, self._cols)
+        if keys is None or rows.order or isinstance(rows.df, SchemaRows):
+            return None
+        if not begins_in_spark(aggregates, rows.key_type):
+            return None
+        return self._of(partial_aggregates(aggregates, rows, keys, panes))
+
+    def _why_not(
+        self, time_mode: str | None, late_output: OutputTag | None, on_error: OnError
+    ) -> DeclarationError | None:
+        mode = time_mode or self._time_mode
+        return why_not(self._input, self._cols, mode, late_output, on_error)
 
     def _combining_keys(
         self, time_mode: str | None, late_output: OutputTag | None, on_error: OnError
     ) -> list[str]:
-        mode = time_mode or self._time_mode
-        return combining_keys(self._input, self._cols, mode, late_output, on_error)
+        error = self._why_not(time_mode, late_output, on_error)
+        if error is not None:
+            raise error
+        return key_names(self._input, self._cols) or []
 
     def _of(self, rows: Input) -> KeyedStream[Any]:
         """Such a stream of other rows."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import math
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import types as T
@@ -21,10 +24,30 @@ from keystate.windows._contents import CONTENTS, SESSIONS
 from keystate.windows._timers import WindowTimers
 
 
+@dataclass(frozen=True)
+class Panes:
+    """Spans of time of which each window has all or nothing.
+
+    Attributes:
+        length: of each, in ms.
+        offset: where one of them begins, in ms.
+        column: the index of the column with a row's event time; ``None`` if windows go by a clock
+            that is the same for all rows at hand.
+    """
+
+    length: int
+    offset: int
+    column: int | None
+
+
 class ColumnsOfWindows(Function):
     """Windows with their default trigger, of aggregates of columns.
 
     Its state has an accumulator of a field for each aggregate.
+
+    Attributes:
+        combined: whether a row stands for several: its last columns are their number and their
+            accumulators.
 
     Args:
         assigner: says which windows a row is in.
@@ -35,6 +58,7 @@ class ColumnsOfWindows(Function):
     """
 
     dropped: Counter
+    combined = False
     #: The name of the state.
     contents: str
 
@@ -59,6 +83,20 @@ class ColumnsOfWindows(Function):
         runtime_context.get_sorted_map_state(WindowMapDescriptor(self.contents, names, accumulator))
         self.dropped = runtime_context.get_metrics_group().counter("numLateRecordsDropped")
 
+    def panes(self) -> Panes | None:
+        """By what rows may be combined before they come; ``None`` if they may not be."""
+        return None
+
+    def of_combined(self, time_column: int | None) -> ColumnsOfWindows:
+        """The same windows of rows that are combined.
+
+        Args:
+            time_column: the index of the column with their event time.
+        """
+        changed = copy.copy(self)
+        changed.combined, changed.time_column = True, time_column
+        return changed
+
     def on_timer(self, *_: Any) -> None:
         """Windows always have timers; they fire many at a time, without a call for each."""
 
@@ -76,6 +114,15 @@ class ColumnWindowsFunction(ColumnsOfWindows):
     def __init__(self, assigner: FixedWindows, *ends: Any) -> None:
         super().__init__(assigner, *ends)
         self.size, self.slide, self.offset = assigner.size, assigner.slide, assigner.offset
+
+    def panes(self) -> Panes | None:
+        # Each late row has its windows fire, or goes to an output.
+        late_rows = self.lateness > 0 or self.late_output is not None
+        # Without its column a watermark would not go on.
+        ignored = not self.by_event_time and self.time_column is not None
+        if late_rows or ignored or self.slide > self.size:
+            return None
+        return Panes(math.gcd(self.size, self.slide), self.offset, self.time_column)
 
 
 class ColumnSessionsFunction(ColumnsOfWindows):

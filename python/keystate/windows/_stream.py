@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, overload
 
 from keystate._operators.declared import Input, check_late_output
@@ -30,13 +31,19 @@ class WindowedStream(Windowing):
     """
 
     def __init__(
-        self, assigner: WindowAssigner, rows: Input, event_time: str | None, apply: Apply
+        self,
+        assigner: WindowAssigner,
+        rows: Input,
+        event_time: str | None,
+        apply: Apply,
+        begun: Callable[..., Any],
     ) -> None:
         super().__init__(assigner)
         self._input = rows
         self._row_type = rows.row_type
         self._time_column = time_column(rows.df, event_time)
         self._apply_plan = apply
+        self._begun = begun
 
     def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
         changed = super().side_output_late_data(output_tag)
@@ -78,6 +85,7 @@ class WindowedStream(Windowing):
         *aggregates: Aggregate,
         name: str | None = None,
         on_error: OnError = "fail",
+        combine: bool | None = None,
     ) -> ResultDataFrame: ...
 
     @overload
@@ -101,6 +109,7 @@ class WindowedStream(Windowing):
         *more: Aggregate,
         name: str | None = None,
         on_error: OnError = "fail",
+        combine: bool | None = None,
     ) -> ResultDataFrame:
         """Aggregates the rows of a window as they come.
 
@@ -118,6 +127,12 @@ class WindowedStream(Windowing):
             name: the operator's name.
             on_error: what becomes of a row that a function fails on, and of a window that it fails
                 on when that fires: as for :meth:`keystate.KeyedStream.process`.
+            combine: of aggregates of columns, whether the rows of a key and window become one
+                already before the shuffle, in each task, and are put together after it. What is
+                emitted stays the same, but for the order in which floats are summed. ``None``:
+                where Spark's hash aggregate does it, which is for tumbling and sliding windows
+                without lateness and late output, and for the aggregates and keys of
+                :meth:`keystate.KeyedStream.aggregate`. With ``True`` it is an error if it can't be.
 
         Raises:
             DeclarationError: a function, one of its states or a type is not well declared.
@@ -130,7 +145,7 @@ class WindowedStream(Windowing):
                 self._input.key_type,
                 self._time_column,
             )
-            return self._applied(plan, output, name, on_error)
+            return self._applied(*self._combined(plan, combine), output, name, on_error)
         if acc_type is None or output_schema is None:
             raise DeclarationError(
                 "aggregate() with an AggregateFunction needs the type of its accumulator and the "
@@ -174,10 +189,32 @@ class WindowedStream(Windowing):
         on_error: OnError = "fail",
     ) -> ResultDataFrame:
         plan = rows.plan(self._row_type, self._time_column)
-        return self._applied(plan, output_schema, name, on_error)
+        return self._applied(plan, self._apply_plan, output_schema, name, on_error)
+
+    def _combined(self, plan: FunctionPlan, combine: bool | None) -> tuple[FunctionPlan, Apply]:
+        """Column aggregates of rows that are combined before the shuffle, where they can be."""
+        windows = plan.function
+        panes = windows.panes() if combine is not False else None
+        begun = None if panes is None else self._begun(windows.aggregates, panes)
+        if begun is not None:
+            column = None if self._time_column is None else len(self._input.key_type.fields)
+            return replace(plan, function=windows.of_combined(column)), begun._apply
+        if combine:
+            raise DeclarationError(
+                "combine=True of windows is for tumbling and sliding ones without lateness, late "
+                "output and order_by, for count, sum and mean of numbers, min and max of numbers, "
+                "dates, times and booleans, and for keys that are columns of plain types, by their "
+                "names: leave it out"
+            )
+        return plan, self._apply_plan
 
     def _applied(
-        self, plan: FunctionPlan, output_schema: TypeLike, name: str | None, on_error: OnError
+        self,
+        plan: FunctionPlan,
+        apply: Apply,
+        output_schema: TypeLike,
+        name: str | None,
+        on_error: OnError,
     ) -> ResultDataFrame:
         mode = "event_time" if self._assigner.is_event_time() else "auto"
-        return self._apply_plan(plan, output_schema, name=name, time_mode=mode, on_error=on_error)
+        return apply(plan, output_schema, name=name, time_mode=mode, on_error=on_error)

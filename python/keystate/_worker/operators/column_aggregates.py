@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 from keystate._protocol import Control
-from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.key_groups import key_numbers
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.messages.columns import Columns
@@ -53,13 +52,6 @@ class ColumnAggregateOperator(ColumnOperator):
     def _run(self, slots: pa.Array, rows: pa.RecordBatch, results: list[Any]) -> None:
         if len(slots):
             self._state.add(slots.to_numpy().astype(np.int64), self._lift(rows))
-
-    def _lift(self, rows: pa.RecordBatch) -> Parts:
-        if not self._function.combined:
-            return super()._lift(rows)
-        columns = rows.columns[-len(self._function.aggregates) :]
-        parts: Parts = self._aggregation.unpack_columns(columns)
-        return parts
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
         slots, domains, times = due_arrays(message)

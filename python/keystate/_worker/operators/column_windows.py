@@ -130,6 +130,9 @@ class ColumnWindowsOperator(ColumnOperator):
         count = int(np.count_nonzero(late))
         windows = self._function
         if count and windows.late_output is None:
+            if windows.combined:
+                numbers = rows.column(rows.num_columns - len(windows.aggregates) - 1)
+                count = pc.sum(numbers.filter(pa.array(late))).as_py()
             windows.dropped.inc(count)
         elif count:
             self._emit_late(rows.filter(pa.array(late)), results)

@@ -45,7 +45,11 @@ class ColumnOperator(BatchOperator):
 
     def _lift(self, rows: pa.RecordBatch) -> Parts:
         """The accumulators of rows."""
-        parts: Parts = self._aggregation.lift(rows)
+        if self._function.combined:
+            columns = rows.columns[-len(self._function.aggregates) :]
+            parts: Parts = self._aggregation.unpack_columns(columns)
+        else:
+            parts = self._aggregation.lift(rows)
         return parts
 
     @cached_property

@@ -26,7 +26,7 @@ import org.apache.spark.sql.keystate.checkpoint.{
 }
 import org.apache.spark.sql.keystate.connect.WorkerPython
 import org.apache.spark.sql.keystate.edit.BatchInput
-import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess, RightRole}
+import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess, PartialAggregate, RightRole}
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, PythonSource, StatefulSource}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
@@ -94,6 +94,18 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
         OperatorSpec.fromJson(spec)
       )
     )
+  }
+
+  /** Makes the rows of a group fewer before a shuffle, see [[PartialAggregate]].
+    *
+    * @param groupColumns
+    *   how many of the first columns tell the group
+    * @return
+    *   these columns, and one for each function
+    */
+  def partialAggregate(rows: Dataset[_], groupColumns: Int, functions: String): DataFrame = {
+    val plan = rows.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
+    ClassicDataset.ofRows(session, PartialAggregate.of(plan, groupColumns, functions))
   }
 
   /** Adds a micro-batch to files, unless it is among them: relies on Spark's file sink, whose log has

@@ -1,0 +1,225 @@
+"""Aggregates that Spark begins before the shuffle are those of rows that come one by one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import keystate
+import pyspark.sql.functions as F
+import pytest
+from keystate import DeclarationError, OutputTag, agg
+from keystate.windows import (
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+
+from tests.contract.aggregated import SCHEMA, at, batch
+
+AGGREGATES = (
+    agg.count().alias("n"),
+    agg.count("value").alias("known"),
+    agg.sum("value").alias("total"),
+    agg.min("value").alias("least"),
+    agg.max("time").alias("latest"),
+    agg.avg("value").alias("mean"),
+)
+
+
+def is_begun(df: Any) -> bool:
+    return "PartialAggregate" in df._jdf.queryExecution().analyzed().toString()
+
+
+@pytest.mark.parametrize(
+    ("backend", "assigner"),
+    [
+        ("hashmap", TumblingEventTimeWindows.of(1000, 300)),
+        ("rocksdb", SlidingEventTimeWindows.of(1000, 400)),
+    ],
+)
+def test_windows(
+    backend: str,
+    assigner: Any,
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
+) -> None:
+    """In each micro-batch, with rows that are too late, and restarts that change it."""
+    settings(**{"spark.keystate.backend": backend})
+    chance, watermark = random.Random(backend), 2000
+    fed = {combined: stream(SCHEMA) for combined in (True, False)}
+    dropped = dict.fromkeys(fed, 0)
+    found: dict[bool, list[Any]] = {combined: [] for combined in fed}
+    for partitions, changes in (("2", True), ("3", False), ("1", True)):
+        settings(**{"spark.sql.shuffle.partitions": partitions})
+        batches = []
+        for _ in range(3):
+            batches.append([*batch(chance, watermark, 40), ("a", 1, at(watermark + 3000))])
+            watermark += chance.randint(500, 4000)
+        for combined, each in fed.items():
+            each.feed(*batches)
+            rows = each.source().repartition(3).withWatermark("time", "500 milliseconds")
+            out = (
+                keystate.keyed(rows, "key")
+                .window(assigner)
+                .aggregate(*AGGREGATES, combine=None if combined and changes else False)
+            )
+            assert is_begun(out) == (combined and changes)
+            emitted = each.micro_batches(out)
+            found[combined] += [sorted(map(repr, rows)) for rows in emitted]
+            operators = [p.stateOperators[0] for p in each.progress if p.stateOperators]
+            dropped[combined] += sum(o.customMetrics["numLateRecordsDropped"] for o in operators)
+    assert found[True] == found[False]
+    assert dropped[True] == dropped[False] > 0
+    assert sum(map(len, found[True])) > 30
+
+
+def test_windows_by_a_clock(stream: Callable[..., Any]) -> None:
+    fed = stream(SCHEMA)
+    fed.feed([("a", 1, at(0)), ("a", None, at(0)), ("b", 3, at(0))])
+    rows = keystate.keyed(fed.source(), "key")
+    out = rows.window(TumblingProcessingTimeWindows.of(86_400_000)).aggregate(*AGGREGATES)
+    assert is_begun(out)
+    fed.micro_batches(out)
+    state = keystate.admin.read_state(rows._input.df.sparkSession, str(fed.checkpoint))
+    held = state.select("key.key", "user_map_value.n", "user_map_value.total").collect()
+    assert sorted(map(tuple, held)) == [("a", 2, 1), ("b", 1, 3)]
+
+
+def test_a_row_without_a_time(stream: Callable[..., Any]) -> None:
+    fed = stream(SCHEMA)
+    fed.feed([("a", 1, at(0)), ("b", 3, None)])
+    rows = keystate.keyed(fed.source().withWatermark("time", "0 seconds"), "key")
+    out = rows.window(TumblingEventTimeWindows.of(1000)).aggregate(agg.count())
+    with pytest.raises(Exception, match="the row has no event time"):
+        fed.micro_batches(out)
+
+
+def test_windows_of_windows(stream: Callable[..., Any]) -> None:
+    """The event time is a struct of start and end: the end counts."""
+    found = []
+    for combine in (None, False):
+        fed = stream(SCHEMA)
+        fed.feed(
+            *([("a", 1, at(t)) for t in (t, t + 400, t + 1900)] for t in range(0, 20_000, 4000))
+        )
+        first = fed.source().withWatermark("time", "0 seconds")
+        counted = first.groupBy("key", F.window("time", "1 second").alias("w")).agg(
+            F.count("*").alias("n")
+        )
+        out = (
+            keystate.keyed(counted, "key")
+            .window(TumblingEventTimeWindows.of(5000))
+            .aggregate(agg.sum("n").alias("rows"), agg.count().alias("windows"), combine=combine)
+        )
+        assert is_begun(out) == (combine is None)
+        found.append([[tuple(row) for row in rows] for rows in fed.micro_batches(out)])
+    assert found[0] == found[1]
+    assert any(("a", at(0), at(5000), 3, 2) in rows for rows in found[0])
+
+
+def test_times_before_the_epoch(spark: Any) -> None:
+    times = [at(t) for t in (-5001, -5000, -4999, -1, 0, 1)]
+    rows = spark.createDataFrame([("a", 1, time) for time in times], SCHEMA)
+    windows = keystate.keyed(rows, "key").window(
+        SlidingEventTimeWindows.of(5000, 2000, 700), event_time="time"
+    )
+    found = [
+        sorted(map(tuple, windows.aggregate(*AGGREGATES, combine=c).collect()))
+        for c in (None, False)
+    ]
+    assert found[0] == found[1] and len(found[0]) == 5
+
+
+def test_keys_of_streams(stream: Callable[..., Any], settings: Callable[..., None]) -> None:
+    """With restarts that change it, and keys that are null."""
+    chance = random.Random(5)
+    fed = {combined: stream(SCHEMA) for combined in (True, False)}
+    for backend, changes in (("hashmap", True), ("rocksdb", False), ("hashmap", True)):
+        settings(**{"spark.keystate.backend": backend})
+        batches = [batch(chance, 5000, 60) for _ in range(2)]
+        found = {}
+        for combined, each in fed.items():
+            each.feed(*batches)
+            out = keystate.keyed(each.source().repartition(3), "key", "value").aggregate(
+                *AGGREGATES, combine=None if combined and changes else False
+            )
+            assert is_begun(out) == (combined and changes)
+            found[combined] = [
+                sorted(map(repr, rows)) for rows in each.micro_batches(out, "update")
+            ]
+        assert found[True] == found[False]
+
+
+def test_all_types(spark: Any) -> None:
+    """Nulls, NaN, both zeros, and the ends of each type."""
+    rows = spark.sql(
+        """
+        SELECT * FROM VALUES
+          (1, 127Y, 32767S, 2147483647, 9L, float('nan'), 0.0D, true, date'2020-01-01'),
+          (1, -128Y, 1S, -2147483648, 8L, float('inf'), -0.0D, false, date'1900-01-01'),
+          (2, null, null, null, null, null, null, null, null),
+          (3, 1Y, 1S, 1, -5L, float('nan'), double('nan'), true, null),
+          (3, 1Y, 1S, 1, 7L, null, 5.5D, null, date'2999-12-31')
+        AS rows(key, b, s, i, l, f, d, yes, day)
+        """
+    ).selectExpr("*", "timestamp(day) AS at", "cast(day AS timestamp_ntz) AS naive", "'x' AS text")
+    numbers = [name for name in rows.columns[1:] if name in "bsilfd"]
+    every = [
+        agg.count(),
+        *(agg.count(name) for name in rows.columns),
+        *(build(name) for name in numbers for build in (agg.sum, agg.mean)),
+        *(build(name) for name in rows.columns[1:-1] for build in (agg.min, agg.max)),
+    ]
+    stream = keystate.keyed(rows.repartition(2), "key")
+    begun, plain = (stream.aggregate(*every, combine=combine) for combine in (None, False))
+    assert is_begun(begun) and not is_begun(plain) and begun.schema == plain.schema
+    shown = [
+        sorted(repr(tuple(row)).replace("-0.0", "0.0") for row in df.collect())
+        for df in (begun, plain)
+    ]
+    assert shown[0] == shown[1] and len(shown[0]) == 3
+
+
+def test_a_sum_that_does_not_fit_fails(spark: Any, settings: Callable[..., None]) -> None:
+    """In whichever mode the session is."""
+    settings(**{"spark.sql.ansi.enabled": "false"})
+    rows = spark.range(4).selectExpr("0 AS key", "9223372036854775807 AS n").coalesce(1)
+    out = keystate.keyed(rows, "key").aggregate(agg.sum("n"))
+    assert is_begun(out)
+    with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW"):
+        out.collect()
+
+
+def test_what_is_not_begun(spark: Any, stream: Callable[..., Any]) -> None:
+    rows = spark.createDataFrame([(1, 2, 0.5, at(0))], "key long, x long, f double, time timestamp")
+    of = keystate.keyed
+    for out in (
+        of(rows, "key").aggregate(agg.first("x")),
+        of(rows, "key").aggregate(agg.count(), agg.top_n("x", 2)),
+        of(rows, "f").aggregate(agg.count()),
+        of(rows, F.col("key") % 2).aggregate(agg.count()),
+        of(rows, "key", order_by="x").aggregate(agg.count()),
+    ):
+        assert not is_begun(out) and len(out.collect()) == 1
+    timed = stream(SCHEMA).source().withWatermark("time", "1 second")
+    late = OutputTag("late", timed.schema)
+    tumbling = of(timed, "key").window(TumblingEventTimeWindows.of(1000))
+    refused = (
+        tumbling.allowed_lateness(10),
+        tumbling.side_output_late_data(late),
+        of(timed, "key").window(SlidingEventTimeWindows.of(1000, 2000)),
+        of(timed, "key").window(EventTimeSessionWindows.with_gap(1000)),
+        of(timed, "key").window(TumblingProcessingTimeWindows.of(1000)),
+    )
+    for windows in refused:
+        assert not is_begun(windows.aggregate(agg.count()))
+        with pytest.raises(DeclarationError, match="combine=True of windows is for"):
+            windows.aggregate(agg.count(), combine=True)
+    assert is_begun(tumbling.aggregate(agg.count(), combine=True))
+    assert not is_begun(tumbling.aggregate(agg.count(), agg.last("value")))
+    for mode in (None, "none"):
+        assert not is_begun(of(timed, "key").aggregate(agg.count(), time_mode=mode))
+    assert is_begun(of(timed, "key").aggregate(agg.count(), time_mode="none", combine=True))

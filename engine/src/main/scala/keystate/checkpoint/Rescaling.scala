@@ -80,14 +80,14 @@ object Rescaling {
       Partitioning(maxParallelism, Some(parallelism), partition).copy(rescaledAt = Some(version))
     Concurrently.map(0 until parallelism) { partition =>
       val id = ids.head.map(_ => newId())
-      VersionFile.write(
-        storage,
-        StoreLocation(operator, partition, store),
-        operatorStates.replace(
-          manifestOf(partitioning(partition), old, common).copy(id = id),
-          subtaskStates(partition)
-        )
+      val location = StoreLocation(operator, partition, store)
+      val manifest = operatorStates.replace(
+        manifestOf(partitioning(partition), old, common).copy(id = id),
+        subtaskStates(partition)
       )
+      // With v1 a task that runs a pending batch again gives its file this name too.
+      if (id.isEmpty) VersionFile.replace(storage, location, manifest)
+      else VersionFile.write(storage, location, manifest): Unit
       id
     }
   }

@@ -28,8 +28,13 @@ trait CheckpointStorage {
   /** A new file, which appears complete when the stream is closed, or not at all. Its folder is
     * made if need be. An existing file is replaced where the file system can do that, else it
     * stays.
+    *
+    * @param mustBeNew
+    *   whether an existing file stays: this or the close throws
+    *   `java.nio.file.FileAlreadyExistsException` then. Where the file system can, that is looked at
+    *   as the file is made, whenever that is
     */
-  def createAtomic(path: String): AtomicOutputStream
+  def createAtomic(path: String, mustBeNew: Boolean = false): AtomicOutputStream
 
   /** The files in a folder, in no order; none when there is no such folder. */
   def list(folder: String): Seq[StoredFile]
@@ -78,8 +83,10 @@ private[keystate] object CheckpointStorage {
   }
 
   /** Writes a file whole. If `content` or the close throws, no file appears. */
-  def write(storage: CheckpointStorage, path: String)(content: OutputStream => Unit): Unit = {
-    val out = storage.createAtomic(path)
+  def write(storage: CheckpointStorage, path: String, mustBeNew: Boolean = false)(
+      content: OutputStream => Unit
+  ): Unit = {
+    val out = storage.createAtomic(path, mustBeNew)
     try {
       content(out)
       out.close()

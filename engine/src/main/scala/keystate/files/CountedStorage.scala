@@ -35,8 +35,8 @@ private[keystate] final class CountedStorage(storage: CheckpointStorage) extends
   override def open(path: String, offset: Long, length: Long): InputStream =
     counting(gets)(storage.open(path, offset, length))
   override def link(path: String, file: File): Boolean = storage.link(path, file)
-  override def createAtomic(path: String): AtomicOutputStream =
-    counting(puts)(storage.createAtomic(path))
+  override def createAtomic(path: String, mustBeNew: Boolean): AtomicOutputStream =
+    counting(puts)(storage.createAtomic(path, mustBeNew))
   override def list(folder: String): Seq[StoredFile] = counting(lists)(storage.list(folder))
   override def folders(): Seq[String] = counting(lists)(storage.folders())
   override def exists(path: String): Boolean = counting(gets)(storage.exists(path))

@@ -3,8 +3,10 @@ package keystate.version
 import java.io.{ByteArrayOutputStream, DataOutputStream, FileNotFoundException}
 import java.nio.ByteBuffer
 import java.nio.charset.StandardCharsets.US_ASCII
+import java.nio.file.FileAlreadyExistsException
 import java.util.Arrays
 
+import scala.annotation.tailrec
 import scala.util.matching.Regex
 
 import keystate.errors.{
@@ -64,6 +66,29 @@ private[keystate] object VersionFile {
       _.write(bytes)
     )
     bytes.length.toLong
+  }
+
+  /** Writes a version file in the place of one that may be there, as one that is new: a storage that
+    * does the request once more, long after it was answered, then leaves what has come since.
+    *
+    * @throws java.nio.file.FileAlreadyExistsException
+    *   somebody else writes it again and again
+    */
+  def replace(storage: CheckpointStorage, location: StoreLocation, manifest: Manifest): Unit = {
+    val bytes = encode(manifest)
+    val file = path(location, manifest.version, nameOf(manifest))
+    @tailrec def attempt(more: Int): Unit = {
+      val isWritten =
+        try {
+          CheckpointStorage.write(storage, file, mustBeNew = true)(_.write(bytes))
+          true
+        } catch { case _: FileAlreadyExistsException if more > 0 => false }
+      if (!isWritten) {
+        storage.delete(file)
+        attempt(more - 1)
+      }
+    }
+    attempt(more = 3)
   }
 
   /** What follows the version in the name of this manifest's file. */

@@ -4,6 +4,7 @@ import java.io.{
   ByteArrayInputStream, ByteArrayOutputStream, EOFException, File, FileNotFoundException,
   InputStream
 }
+import java.nio.file.FileAlreadyExistsException
 import java.util.concurrent.atomic.AtomicLong
 
 import scala.collection.mutable
@@ -56,7 +57,7 @@ final class MemoryStorage extends CheckpointStorage {
 
   override def link(path: String, file: File): Boolean = false
 
-  override def createAtomic(path: String): AtomicOutputStream = {
+  override def createAtomic(path: String, mustBeNew: Boolean): AtomicOutputStream = {
     before("create", path)
     new AtomicOutputStream {
       private val buffer = new ByteArrayOutputStream
@@ -69,6 +70,7 @@ final class MemoryStorage extends CheckpointStorage {
       override def close(): Unit = if (!ended) {
         ended = true
         before("close", path)
+        if (mustBeNew && exists(path)) throw new FileAlreadyExistsException(path)
         MemoryStorage.this(path) = buffer.toByteArray
         before("closed", path)
       }

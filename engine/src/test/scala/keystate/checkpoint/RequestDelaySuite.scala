@@ -26,7 +26,8 @@ class RequestDelaySuite extends AnyFunSuite with StoreFixture {
     }
     override def open(path: String, offset: Long): InputStream = wait(storage.open(path, offset))
     override def link(path: String, file: File): Boolean = false
-    override def createAtomic(path: String): AtomicOutputStream = wait(storage.createAtomic(path))
+    override def createAtomic(path: String, mustBeNew: Boolean): AtomicOutputStream =
+      wait(storage.createAtomic(path, mustBeNew))
     override def list(folder: String): Seq[StoredFile] = wait(storage.list(folder))
     override def folders(): Seq[String] = wait(storage.folders())
     override def exists(path: String): Boolean = wait(storage.exists(path))

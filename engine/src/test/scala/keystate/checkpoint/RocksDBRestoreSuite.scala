@@ -81,7 +81,8 @@ class RocksDBRestoreSuite extends AnyFunSuite with OnRocksDB {
       LocalFolder.link(onDisk(path).toPath, file.toPath)
     }
     override def open(path: String, offset: Long): InputStream = memory.open(path, offset)
-    override def createAtomic(path: String): AtomicOutputStream = memory.createAtomic(path)
+    override def createAtomic(path: String, mustBeNew: Boolean): AtomicOutputStream =
+      memory.createAtomic(path, mustBeNew)
     override def list(folder: String): Seq[StoredFile] = memory.list(folder)
     override def folders(): Seq[String] = memory.folders()
     override def exists(path: String): Boolean = memory.exists(path)

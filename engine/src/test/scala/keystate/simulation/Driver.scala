@@ -96,7 +96,7 @@ final class Driver(world: World, settings: QuerySettings, wanted: Option[Int], v
       source.read(segment)
     } + (if (world.has(Mutation.TakesOtherInput)) number else 0)
 
-  private def createNew(path: String) = storage.view.createNew(path)
+  private def createNew(path: String) = storage.view.createAtomic(path, mustBeNew = true)
 
   // As CheckpointOwner does.
 

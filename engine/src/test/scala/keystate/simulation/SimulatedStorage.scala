@@ -153,7 +153,7 @@ final class SimulatedStorage(
       new ByteArrayInputStream(bytes, offset.toInt, bytes.length - offset.toInt)
     }
     override def link(path: String, file: File): Boolean = false
-    override def createAtomic(path: String): AtomicOutputStream =
+    override def createAtomic(path: String, mustBeNew: Boolean): AtomicOutputStream =
       throw new UnsupportedOperationException
     override def list(folder: String): Seq[StoredFile] = read("list", folder) {
       // In any order, but by the seed: names have ids in them that differ each time.
@@ -173,7 +173,7 @@ final class SimulatedStorage(
   }
 
   /** The storage as the actors see it. */
-  val view: CheckpointStorage with CreatesNew = new Reader with CreatesNew {
+  val view: CheckpointStorage = new Reader {
     override protected def read[T](what: String, path: String)(effect: => T): T =
       request(what, path)(effect)
 
@@ -184,11 +184,7 @@ final class SimulatedStorage(
       found
     }
 
-    override def createAtomic(path: String): AtomicOutputStream = create(path, mustBeNew = false)
-
-    override def createNew(path: String): AtomicOutputStream = create(path, mustBeNew = true)
-
-    private def create(path: String, mustBeNew: Boolean): AtomicOutputStream =
+    override def createAtomic(path: String, mustBeNew: Boolean): AtomicOutputStream =
       if (kind == Objects) new Put(path, mustBeNew) else new Renamed(path, mustBeNew)
 
     override def delete(path: String): Unit =
@@ -311,11 +307,4 @@ final class SimulatedStorage(
     override protected def undo(): Unit = view.delete(temporary)
     private def isSynced = kind == Local(isSynced = true)
   }
-}
-
-/** Makes files that must not be there yet. */
-trait CreatesNew {
-
-  /** As `createAtomic`; closing it throws FileAlreadyExistsException where there is such a file. */
-  def createNew(path: String): AtomicOutputStream
 }

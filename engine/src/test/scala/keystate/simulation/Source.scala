@@ -69,7 +69,8 @@ object Source {
   private final class Folder(whole: CheckpointStorage) extends CheckpointStorage {
     override def open(path: String, offset: Long): InputStream = whole.open(in(path), offset)
     override def link(path: String, file: File): Boolean = whole.link(in(path), file)
-    override def createAtomic(path: String): AtomicOutputStream = whole.createAtomic(in(path))
+    override def createAtomic(path: String, mustBeNew: Boolean): AtomicOutputStream =
+      whole.createAtomic(in(path), mustBeNew)
     override def list(folder: String): Seq[StoredFile] = whole.list(Name)
     override def folders(): Seq[String] = Nil
     override def exists(path: String): Boolean = whole.exists(in(path))

@@ -1,13 +1,15 @@
 package org.apache.spark.sql.keystate.files
 
 import java.io.{File, FileNotFoundException, InputStream}
-import java.nio.file.NoSuchFileException
+import java.nio.file.{FileAlreadyExistsException, NoSuchFileException}
 import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{FSDataInputStream, Path}
+import org.apache.hadoop.fs.{
+  FSDataInputStream, FileAlreadyExistsException => HadoopAlreadyExistsException, Path
+}
 
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 
@@ -70,25 +72,34 @@ private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf:
     case _ => false
   }
 
-  override def createAtomic(path: String): AtomicOutputStream = {
-    val out = create(resolve(path))
+  override def createAtomic(path: String, mustBeNew: Boolean): AtomicOutputStream = {
+    val out = orSay(path)(create(resolve(path), mustBeNew))
     new AtomicOutputStream {
       override def write(b: Int): Unit = out.write(b)
       override def write(bytes: Array[Byte], offset: Int, length: Int): Unit =
         out.write(bytes, offset, length)
       override def flush(): Unit = out.flush()
-      override def close(): Unit = out.close()
+      override def close(): Unit = orSay(path)(out.close())
       override def cancel(): Unit = (out: CancellableFSDataOutputStream).cancel()
     }
   }
 
+  private def orSay[T](path: String)(body: => T): T =
+    try body
+    catch {
+      case e: HadoopAlreadyExistsException =>
+        val known = new FileAlreadyExistsException(describe(path))
+        known.initCause(e)
+        throw known
+    }
+
   /** The folder is there as a rule, so it is not looked for. */
-  private def create(file: Path): CancellableFSDataOutputStream =
-    try files.createAtomic(file, overwriteIfPossible = true)
+  private def create(file: Path, mustBeNew: Boolean): CancellableFSDataOutputStream =
+    try files.createAtomic(file, overwriteIfPossible = !mustBeNew)
     catch {
       case _: FileNotFoundException | _: NoSuchFileException =>
         files.mkdirs(file.getParent)
-        files.createAtomic(file, overwriteIfPossible = true)
+        files.createAtomic(file, overwriteIfPossible = !mustBeNew)
     }
 
   override def list(folder: String): Seq[StoredFile] =

@@ -163,6 +163,24 @@ class SparkCheckpointStorageSuite extends AnyFunSuite {
       intercept[FileNotFoundException](storage.open("0/3-a.lz4", 1000))
     }
 
+    storageTest("a file that must be new leaves one that is there") { (storage, _) =>
+      def writeNew(content: String): Unit = {
+        val out = storage.createAtomic("0/1.keystate", mustBeNew = true)
+        try {
+          out.write(content.getBytes)
+          out.close()
+        } finally out.cancel()
+      }
+      writeNew("first")
+      intercept[java.nio.file.FileAlreadyExistsException](writeNew("second"))
+      assert(read(storage, "0/1.keystate") == "first")
+      // Spark's manager leaves its temporary file, which clean-up knows.
+      assert(storage.list("0").map(_.name).filterNot(_.startsWith(".")) == Seq("1.keystate"))
+      storage.delete("0/1.keystate")
+      writeNew("third")
+      assert(read(storage, "0/1.keystate") == "third")
+    }
+
     storageTest("a cancelled file leaves nothing") { (storage, root) =>
       write(storage, "0/1.keystate", "kept")
       val out = storage.createAtomic("0/1.keystate")

@@ -172,7 +172,17 @@ class ColumnWindowsOperator(ColumnOperator):
 
     def _end(self, slots: Numbers, until: int, results: list[Any]) -> None:
         """Fires the windows of these keys that end by then."""
+        if self._generation:
+            self._delete(*self._state.due_timers(slots, until))
         self._emit(self._state.take_due(slots, until), results)
+
+    def _delete(self, slots: Numbers, times: Numbers) -> None:
+        """Deletes timers of windows that are over.
+
+        Those that this micro-batch fires are gone. But one of a window that began in an earlier
+        generation of keys is set: left, it would end windows of the next micro-batch early.
+        """
+        self._timers.fired(slots, np.full(len(times), self._domain), times)
 
     def _emit(self, entries: Entries, results: list[Any]) -> None:
         """Adds what is emitted of windows."""

@@ -62,7 +62,11 @@ class ListedWindowsOperator(FoldedWindowsOperator):
         # Maps that stay with the JVM are large: so many of them are here at a time.
         far = (slots[away][i : i + _FAR_AT_ONCE] for i in range(0, away.sum(), _FAR_AT_ONCE))
         for part in (slots[~away], *far):
-            self._emit(self._state.take(self._due_windows(part, until), until), results)
+            windows = self._due_windows(part, until)
+            if self._generation and windows:
+                ended, ends, _ = (np.array(column, np.int64) for column in zip(*windows))
+                self._delete(ended, ends - 1)
+            self._emit(self._state.take(windows, until), results)
 
     def _due_windows(self, slots: Numbers, until: int) -> dict[tuple[int, int, int], bool]:
         """Slots, ends and starts of windows that are due; and whether they fire."""

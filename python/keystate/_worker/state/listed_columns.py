@@ -37,7 +37,6 @@ class _Rows:
 class ListedColumns(WindowColumns):
     """The rows of the windows of all keys. What is known of a remote map are rows' numbers."""
 
-    _one_timer = False
     _remote: dict[int, set[Any]]
     #: Gives each row a number.
     numbers: RowNumbers
@@ -88,23 +87,6 @@ class ListedColumns(WindowColumns):
     def are_away(self, slots: Numbers) -> Numbers:
         """Which of these keys have a map that stays with the JVM."""
         return np.isin(slots, list(self._remote))
-
-    def are_due(self, slots: Numbers, times: Numbers, passed: Numbers, until: int) -> Numbers:
-        due: Numbers = ~passed
-        return due
-
-    def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
-        """Slots and times of timers: of all windows, as rows one by one have them."""
-        slots, times = self._take_all_untimed(start, stop)
-        if len(slots) == 0:
-            return slots, times
-        order = np.lexsort([times, slots])
-        slots, times = slots[order], times[order]
-        first = np.append(True, (np.diff(slots) != 0) | (np.diff(times) != 0))
-        return slots[first], times[first]
-
-    def rearm(self, slots: Numbers) -> None:
-        pass  # each window has its own timer
 
     def _give_back(self, slots: Numbers, until: int) -> None:
         """Numbers begin anew where no rows are left."""

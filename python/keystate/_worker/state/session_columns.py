@@ -27,7 +27,11 @@ class SessionColumns(WindowColumns):
 
     def _clear(self) -> None:
         super()._clear()
-        self._dead: list[tuple[Numbers, Numbers]] = []  # slots and times of timers
+        # Slots and times of timers that sessions have lost: those that the JVM is yet to be told,
+        # and those that it is told, maybe after it has taken them for due.
+        self._dead: list[tuple[Numbers, Numbers]] = []
+        self._told: list[tuple[Numbers, Numbers]] = []
+        self._old_told = _together([])
 
     # -- what the operator does -----------------------------------------------------------------
 
@@ -115,7 +119,8 @@ class SessionColumns(WindowColumns):
         mine = self._of(slots)[entries.slots]
         due = _are_in(slots, times, entries.slots[mine], self._timer_times(entries)[mine])
         # One that no session has, and none has lost, was set by an earlier lateness.
-        return due | ~(passed | _are_in(slots, times, *self._dead_timers()))
+        lost = _together([*self._dead, *self._told])
+        return due | ~(passed | _are_in(slots, times, *lost))
 
     def rearm(self, slots: Numbers) -> None:
         # Timers of sessions that are open are known.
@@ -131,15 +136,32 @@ class SessionColumns(WindowColumns):
 
     def take_dead_timers(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
         self._merge()
-        slots, times = self._dead_timers()
+        slots, times = _together(self._dead)
         here = (slots >= start) & (slots < stop)
         self._dead = [] if here.all() else [(slots[~here], times[~here])]
-        return slots[here], times[here]
+        taken = slots[here], times[here]
+        if here.any():
+            self._told.append(taken)
+        return taken
 
-    def _dead_timers(self) -> tuple[Numbers, Numbers]:
-        none = np.empty(0, np.int64)
-        slots = np.concatenate([none, *(each for each, _ in self._dead)])
-        return slots, np.concatenate([none, *(each for _, each in self._dead)])
+    def new_generation(self) -> None:
+        self._merge()
+        told = _together([*self._dead, *self._told])
+        super().new_generation()
+        self._old_told = told
+
+    def _loaded(self, first: int, old: Numbers | None) -> None:
+        super()._loaded(first, old)
+        if old is None or (old < 0).all():
+            return
+        (new,) = np.nonzero(old >= 0)
+        slots, times = self._old_told
+        order = np.argsort(old[new], kind="stable")
+        places = np.searchsorted(old[new], slots, sorter=order)
+        places[places == len(new)] = 0
+        found = order[places]
+        mine = old[new][found] == slots
+        self._told.append((first + new[found[mine]], times[mine]))
 
     # -- sessions that meet ---------------------------------------------------------------------
 
@@ -197,6 +219,13 @@ class SessionColumns(WindowColumns):
         if _WHOLE not in known:
             super()._scan(slot, _LAST)
             known.add(_WHOLE)
+
+
+def _together(timers: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
+    """Slots and times of all of these."""
+    none = np.empty(0, np.int64)
+    slots = np.concatenate([none, *(each for each, _ in timers)])
+    return slots, np.concatenate([none, *(each for _, each in timers)])
 
 
 def _grouped(slots: Numbers, starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:

@@ -40,9 +40,6 @@ class WindowColumns(ColumnState):
         lateness: how long, in ms, a window is kept for late rows.
     """
 
-    #: Whether a key has a timer for its first window only.
-    _one_timer = True
-
     def __init__(
         self, spec: StateSpec, index: int, cursor: Any, aggregation: Accumulation, lateness: int
     ) -> None:
@@ -119,23 +116,16 @@ class WindowColumns(ColumnState):
         return entries.slots[due], self._timer_times(entries)[due]
 
     def are_due(self, slots: Numbers, times: Numbers, passed: Numbers, until: int) -> Numbers:
-        """For which of these timers, which have fired, a key has windows that are due.
-
-        A window that the JVM does not know has begun in this micro-batch. It fires with another
-        one, or in the next micro-batch.
+        """For which of these timers, which have fired, the windows of a key fire that are due.
 
         Args:
             slots: the keys.
             times: of the timers; only sessions ask for them.
-            passed: which of them are not to fire any more; only sessions ask for them.
-            until: windows whose timers are by then are due.
+            passed: which of them are not to fire any more.
+            until: windows whose timers are by then are due; only sessions ask for it.
         """
-        self._scan_remote(slots, until)
-        entries = self._merge()
-        due = np.zeros(self._size, np.bool_)
-        due[entries.slots[entries.stored & (self._timer_times(entries) <= until)]] = True
-        found: Numbers = due[slots]
-        return found
+        due: Numbers = ~passed
+        return due
 
     def _timer_times(self, entries: Entries) -> Numbers:
         return np.where(entries.opens == 1, entries.ends - 1, self._cleanup_times(entries))
@@ -161,6 +151,9 @@ class WindowColumns(ColumnState):
 
         A key has one in the JVM by the time of its first window, by whatever lateness there was
         when that was set. So it gets another one only when it has a new window, or has lost one.
+
+        A window that the watermark has passed already may fire by a late row in the next
+        micro-batch, which takes its timer away. So the first one after it has a timer too.
         """
         low, high = self._between(start, stop)
         slots, timed = self._merged.slots[low:high], self._merged.timed[low:high]
@@ -168,10 +161,17 @@ class WindowColumns(ColumnState):
             return slots[:0], slots[:0]
         times = self._timer_times(self._merged)[low:high]
         (begins,) = np.nonzero(np.diff(slots, prepend=-1))
-        firsts = np.minimum.reduceat(times, begins)
-        wanted = ~np.logical_and.reduceat(timed, begins) & (firsts < _LAST)
+        wanted = ~np.logical_and.reduceat(timed, begins)
         timed[:] = True
-        return slots[begins[wanted]], firsts[wanted]
+        slots, firsts = slots[begins][wanted], np.minimum.reduceat(times, begins)[wanted]
+        watermark = self._cursor.current_watermark()
+        if watermark is not None and (passed := firsts <= watermark).any():
+            times = np.where(times <= watermark, _LAST, times)
+            nexts = np.minimum.reduceat(times, begins)[wanted]
+            slots = np.concatenate([slots, slots[passed]])
+            firsts = np.concatenate([firsts, nexts[passed]])
+        kept = firsts < _LAST
+        return slots[kept], firsts[kept]
 
     def _take_all_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
         """Slots and times of timers where each entry has its own, but at the end of all time."""
@@ -235,7 +235,7 @@ class WindowColumns(ColumnState):
             self._scan(slot, until)
 
     def _scan(self, slot: int, until: int) -> None:
-        """Reads the windows of a remote map that are due; and one more if a key has one timer."""
+        """Reads the windows of a remote map that are due, and one more: a key has one timer."""
         if self._scanned.get(slot, -_LAST) >= until:
             return
         self._scanned[slot] = until
@@ -245,8 +245,7 @@ class WindowColumns(ColumnState):
             return
         bound = self._bound(until)
         self._read(slot, scan([Bound.END], bound, False, LARGEST_PAGE))
-        if self._one_timer:
-            self._read(slot, islice(scan([Bound.START], bound, False, 1), 1))
+        self._read(slot, islice(scan([Bound.START], bound, False, 1), 1))
 
     def _bound(self, until: int) -> pa.Array:
         """The first key of windows that end later."""

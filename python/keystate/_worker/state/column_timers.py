@@ -30,7 +30,9 @@ class ColumnTimers(WorkerTimers):
 
     def to_pass(self, slots: Numbers) -> Numbers:
         """Those of these slots that have not been passed in this micro-batch, each once."""
-        return np.unique(slots[~self._passed[slots]])
+        wanted = np.zeros(len(self._passed), np.bool_)
+        wanted[slots] = True
+        return np.flatnonzero(wanted & ~self._passed)
 
     def pass_by(self, slots: Numbers, until: int, of_timers: Numbers, times: Numbers) -> None:
         """Notes that no timers of these slots up to a time are to fire any more.

@@ -299,7 +299,7 @@ class WindowColumns(ColumnState):
     def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
         put = self._take_changed(start, stop)
         gone_slots, gone = self._take_removed(start, stop)
-        slots = np.union1d(put.slots, gone_slots)
+        slots = np.flatnonzero(self._of(put.slots) | self._of(gone_slots))
         if len(slots) == 0:
             return self.no_changes()
         values = self._aggregation.pack(put.parts, self._codec.arrow)

@@ -156,6 +156,24 @@ private[heap] final class GroupedTable extends SortedTable {
     if (entries == null) null else entries.get(key)
   }
 
+  /** Entries of one key follow each other: it is looked for once. */
+  override protected def valuesOf(keys: Array[Array[Byte]]): Array[Byte] => Array[Byte] = {
+    var last = Array.emptyByteArray
+    var length = 0
+    var entries: SortedEntries = null
+    key => {
+      if (length == 0 || !isPrefix(last, length, key)) {
+        last = key
+        length = GroupedKey.userKeyOffset(key)
+        entries = entriesOf(key)
+      }
+      if (entries == null) null else entries.get(key)
+    }
+  }
+
+  private def isPrefix(prefix: Array[Byte], length: Int, key: Array[Byte]): Boolean =
+    key.length >= length && Arrays.equals(prefix, 0, length, key, 0, length)
+
   override protected def set(key: Array[Byte], value: Array[Byte]): Array[Byte] = {
     val length = GroupedKey.userKeyOffset(key)
     val prefixHash = BytesMap.hash(key, length)

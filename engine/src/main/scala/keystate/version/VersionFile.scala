@@ -7,6 +7,7 @@ import java.nio.file.FileAlreadyExistsException
 import java.util.Arrays
 
 import scala.annotation.tailrec
+import scala.util.Using
 import scala.util.matching.Regex
 
 import keystate.errors.{
@@ -69,7 +70,8 @@ private[keystate] object VersionFile {
   }
 
   /** Writes a version file in the place of one that may be there, as one that is new: a storage that
-    * does the request once more, long after it was answered, then leaves what has come since.
+    * does the request once more, long after it was answered, then leaves what has come since. If it is
+    * there already it stays, for it may be needed by now.
     *
     * @throws java.nio.file.FileAlreadyExistsException
     *   somebody else writes it again and again
@@ -77,12 +79,15 @@ private[keystate] object VersionFile {
   def replace(storage: CheckpointStorage, location: StoreLocation, manifest: Manifest): Unit = {
     val bytes = encode(manifest)
     val file = path(location, manifest.version, nameOf(manifest))
+    def isThere: Boolean =
+      try Using.resource(storage.open(file))(in => Arrays.equals(in.readAllBytes(), bytes))
+      catch { case _: FileNotFoundException => false }
     @tailrec def attempt(more: Int): Unit = {
       val isWritten =
         try {
           CheckpointStorage.write(storage, file, mustBeNew = true)(_.write(bytes))
           true
-        } catch { case _: FileAlreadyExistsException if more > 0 => false }
+        } catch { case _: FileAlreadyExistsException if more > 0 => isThere }
       if (!isWritten) {
         storage.delete(file)
         attempt(more - 1)

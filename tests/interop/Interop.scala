@@ -262,11 +262,6 @@ object Interop {
           .window(TumblingEventTimeWindows.of(Time.seconds(10)))
           .aggregate(new RowSum)
           .toDF("sum")
-      case "lists" =>
-        keyed
-          .window(TumblingEventTimeWindows.of(Time.seconds(10)))
-          .apply(new RowSums[TimeWindow])
-          .toDF("sum", "size")
       case "sessions" =>
         keyed
           .window(EventTimeSessionWindows.withGap(Time.seconds(10)))

@@ -353,10 +353,6 @@ WINDOWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda stream: stream.window(TumblingEventTimeWindows.of(Time.seconds(10))),
         lambda windows: windows.aggregate(Sum(), "long", "sum long"),
     ),
-    "lists": (
-        lambda stream: stream.window(TumblingEventTimeWindows.of(Time.seconds(10))),
-        lambda windows: windows.apply(RowSums(), SUMS),
-    ),
     "sessions": (
         lambda stream: stream.window(
             EventTimeSessionWindows.with_gap(Time.seconds(10))
@@ -374,7 +370,6 @@ WINDOWS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     ("kind", "expected"),
     [
         ("tumbling", [[(1,)], [(2,), (4,)], [(24,), (32,)]]),
-        ("lists", [[(1, 1)], [(2, 1), (4, 1)], [(24, 2), (32, 1)]]),
         ("sessions", [[], [(2, 1), (5, 2)], [(13, 3), (24, 2), (32, 1)]]),
         ("counts", [[], [(5, 2)], [(24, 2), (44, 3)]]),
     ],

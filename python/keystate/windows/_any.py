@@ -74,7 +74,6 @@ class AnyWindowsFunction(WindowsFunction):
         if isinstance(self._contents, MergingContents):
             assert isinstance(self._assigner, MergingWindowAssigner)
             self._merging = MergingWindowSet(self._assigner, self._contents)
-        self._finds_all = self._merging is not None or isinstance(self._contents, ListedContents)
         self._open_rows = open_rows(
             self._assigner,
             self._trigger,
@@ -100,7 +99,7 @@ class AnyWindowsFunction(WindowsFunction):
         return None
 
     def process_element(self, row: Any, ctx: Any) -> list[Any] | None:
-        if self._finds_all and self._timers.is_empty(self._domain):
+        if self._merging is not None and self._timers.is_empty():
             self._at.row = ctx
             self._find_timers()
         time = self._time_of(ctx)
@@ -174,13 +173,12 @@ class AnyWindowsFunction(WindowsFunction):
     def _find_timers(self, end: int = LAST_TIME) -> None:
         """Sets the timers of windows that have none here and end by `end`, or have ended.
 
-        Windows of a FixedWindowsFunction, or by columns, have none. Of windows that are merged, and
-        of rows, all are found at once, when none has any: a key has one timer for a time, and it
-        can be deleted only if it is known whose it is; and rows don't tell whether their window has
-        ended.
+        Windows of a FixedWindowsFunction, or by columns, have none. Of windows that are merged all
+        are found at once, when none has any: a key has one timer for a time, and it can be deleted
+        only if it is known whose it is.
         """
-        if self._finds_all:
-            if not self._timers.is_empty(self._domain):
+        if self._merging is not None:
+            if not self._timers.is_empty():
                 return
             end = LAST_TIME
         for key in self._contents.ending(end):

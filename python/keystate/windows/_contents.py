@@ -224,20 +224,16 @@ class FoldedContents(Contents):
 class ListedContents(Contents):
     """The rows of each window: an entry for each, numbered as they came."""
 
-    #: Of the states with rows, and with the number of the next one.
-    name, numbers = ELEMENTS, "window-next-number"
-
     def __init__(self, row_type: T.StructType) -> None:
         fields = [T.StructField("row", row_type), T.StructField("time", T.LongType())]
         self._element_type = T.StructType(fields)
 
     def open(self, ctx: KeyedStateStore) -> None:
         names = ("end", "start", "number")
-        rows: Any = ctx.get_sorted_map_state(
-            WindowMapDescriptor(self.name, names, self._element_type, own_values=True)
+        self._rows = ctx.get_sorted_map_state(
+            WindowMapDescriptor(ELEMENTS, names, self._element_type, own_values=True)
         )
-        self._rows: WorkerWindowMapState = rows
-        self._next = ctx.get_state(ValueStateDescriptor(self.numbers, "long", default=0))
+        self._next = ctx.get_state(ValueStateDescriptor("window-next-number", "long", default=0))
 
     def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> bool:
         number = self._next.value() or 0
@@ -264,18 +260,6 @@ class ListedContents(Contents):
         self._rows.remove_range(*self._range(window))
         if self._rows.is_empty():
             self._next.clear()
-
-    def ending(self, end: int) -> list[WindowKey]:
-        found: list[WindowKey] = []
-        first, before = ((time, FIRST_TIME, 0) for time in (FIRST_TIME, LAST_TIME))
-        # From one window on to the next one, over all its rows.
-        while rows := self._rows.keys_from(first, 1, before):
-            window = rows[0][0], rows[0][1]
-            found.append(window)
-            if window[0] > end:
-                break
-            _, first = range_of(window)
-        return found
 
     def _move_rows(self, rows: Range, target: WindowKey) -> None:
         """Has the rows of a range be those of a window."""

@@ -122,8 +122,6 @@ class FoldedSessions(FoldedContents, MergingContents):
 class ListedSessions(ListedContents, MergingContents):
     """The rows of each. Rows stay where they are: a window knows the one that has its rows."""
 
-    name, numbers = "session-elements", "session-next-number"
-
     def open(self, ctx: KeyedStateStore) -> None:
         super().open(ctx)
         descriptor = WindowMapDescriptor(
@@ -138,9 +136,6 @@ class ListedSessions(ListedContents, MergingContents):
 
     def contains(self, window: WindowKey) -> bool:
         return self._holders.contains(window)
-
-    def ending(self, end: int) -> list[WindowKey]:
-        return []  # all have timers
 
     def windows(self) -> Iterable[WindowKey]:
         return self._holders.keys()

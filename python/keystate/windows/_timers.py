@@ -23,10 +23,6 @@ FOR_OPERATOR = 2
 FOR_BOTH = FOR_TRIGGER | FOR_OPERATOR
 
 
-#: The name of the state with the timers of windows that are not merged.
-TIMERS = "window-timers"
-
-
 class WindowTimers:
     """The timers of a key's windows, in order of time.
 
@@ -35,18 +31,14 @@ class WindowTimers:
     """
 
     def __init__(self, ctx: KeyedStateStore, merging: bool = False) -> None:
-        name = "merging-window-timers" if merging else TIMERS
+        name = "merging-window-timers" if merging else "window-timers"
         names = ("domain", "time", "end", "start")
         state: Any = ctx.get_sorted_map_state(WindowMapDescriptor(name, names, "int"))
         self._state: WorkerWindowMapState = state
 
-    def is_empty(self, domain: int) -> bool:
-        """Whether no timer is set by a clock."""
-        return not self._first(domain)
-
-    def _first(self, domain: int) -> list[Any]:
-        start = (domain, FIRST_TIME, FIRST_TIME, FIRST_TIME)
-        return self._state.keys_from(start, 1, (domain + 1, *start[1:]))
+    def is_empty(self) -> bool:
+        """Whether no timer is set."""
+        return self._state.is_empty()
 
     def set(self, domain: int, time: int, window: WindowKey, whose: int, ctx: Any) -> None:
         """Sets a timer; harmless if it is set already."""
@@ -87,7 +79,8 @@ class WindowTimers:
 
     def rearm(self, domain: int, ctx: Any) -> None:
         """Has the key have a timer at the first time at which one is set."""
-        for _, time, _, _ in self._first(domain):
+        start = (domain, FIRST_TIME, FIRST_TIME, FIRST_TIME)
+        for _, time, _, _ in self._state.keys_from(start, 1, (domain + 1, *start[1:])):
             register(domain, time, ctx)
 
     def pop(self, domain: int, until: int, ctx: Any) -> tuple[int, WindowKey, int] | None:

@@ -13,13 +13,13 @@ from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.messages.columns import Columns
+from keystate._worker.operators.columns import due_arrays
 from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.folded_windows import FoldedWindowsOperator
 from keystate._worker.operators.windows import times_of
 from keystate._worker.state.column_entries import Entries
-from keystate._worker.state.emptied_maps import EmptiedMap
-from keystate._worker.state.left_timers import LeftTimers
 from keystate._worker.state.listed_columns import ListedColumns
+from keystate._worker.state.open_state import open_state
 from keystate._worker.state.row_numbers import RowNumbers
 from keystate._worker.state.worker_state import WorkerState
 
@@ -37,7 +37,6 @@ class ListedWindowsOperator(FoldedWindowsOperator):
     def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
         super().__init__(plan, declared, control)
         (self._state.numbers,) = (s for s in self._states if isinstance(s, RowNumbers))
-        (self._left,) = (s for s in self._states if isinstance(s, LeftTimers))
 
     def _make_aggregation(self) -> Any:
         return None
@@ -47,19 +46,15 @@ class ListedWindowsOperator(FoldedWindowsOperator):
             return ListedColumns(spec, index, cursor)
         if spec.key_type is None:
             return RowNumbers(spec, index, cursor)
-        if spec.name == self._function.timers:
-            return LeftTimers(spec, index, cursor, self._function.for_operator)
-        return EmptiedMap(spec, index, cursor)
+        return open_state(spec, index, cursor, told)
 
-    def _run(self, slots: pa.Array, rows: pa.RecordBatch, results: list[Any]) -> None:
-        self._drop_ended()
-        super()._run(slots, rows, results)
-
-    def _drop_ended(self) -> None:
-        """Removes windows that had fired before a restart, and were kept for rows now too late."""
-        ended = self._left.take_ended(self._domain)
-        if ended:
-            self._state.drop(ended)
+    def _add(self, slots: Numbers, ends: Numbers, parts: Parts, results: list[Any]) -> None:
+        super()._add(slots, ends, parts, results)
+        windows = self._function
+        # A window has its size: here all have the same.
+        for slot, end in set(zip(slots.tolist(), ends.tolist())):
+            self._context.slot = slot
+            windows.begins(self._domain, (end, end - windows.size))
 
     def _end(self, slots: Numbers, until: int, results: list[Any]) -> None:
         slots = np.unique(slots)
@@ -67,12 +62,28 @@ class ListedWindowsOperator(FoldedWindowsOperator):
         # Maps that stay with the JVM are large: so many of them are here at a time.
         far = (slots[away][i : i + _FAR_AT_ONCE] for i in range(0, away.sum(), _FAR_AT_ONCE))
         for part in (slots[~away], *far):
-            if self._generation:
-                self._delete(*self._state.due_timers(part, until))
-            self._emit(self._state.take(part, until), results)
+            windows = self._due_windows(part, until)
+            if self._generation and windows:
+                ended, ends, _ = (np.array(column, np.int64) for column in zip(*windows))
+                self._delete(ended, ends - 1)
+            self._emit(self._state.take(windows, until), results)
+
+    def _due_windows(self, slots: Numbers, until: int) -> dict[tuple[int, int, int], bool]:
+        """Slots, ends and starts of windows that are due; and whether they fire."""
+        windows: dict[tuple[int, int, int], bool] = {}
+        for slot in slots.tolist():
+            self._context.slot = slot
+            for (end, start), fires in self._function.due(self._domain, until):
+                windows[slot, end, start] = fires
+        return windows
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
-        self._drop_ended()
+        slots, domains, _ = due_arrays(message)
+        for slot, domain in zip(slots.tolist(), domains.tolist()):
+            if domain != self._domain:
+                # Of a trigger by the other clock, before a restart.
+                self._context.slot = slot
+                self._function.forget_timers(domain)
         super()._fire(message, results)
 
     def _lift(self, rows: pa.RecordBatch) -> Parts:

@@ -57,41 +57,32 @@ class ListedColumns(WindowColumns):
         elements = parts[0].cast(self._wide)
         self._append(Entries(slots, ones, ends, starts, [numbers, elements], False))
 
-    def take(self, slots: Numbers, until: int) -> Entries:
-        """Removes the rows of all windows of these keys that end by `until`.
-
-        Returns:
-            These rows, window by window.
-        """
-        _, ending, _ = self._due(slots, until)
-        taken = self._take(ending)
-        self._give_back(slots, until)
-        return taken.take(np.lexsort([taken.parts[0], taken.starts, taken.ends, taken.slots]))
-
-    def drop(self, windows: set[tuple[int, int, int]]) -> None:
-        """Removes the rows of windows.
+    def take(self, windows: dict[tuple[int, int, int], bool], until: int) -> Entries:
+        """Removes the rows of windows, all of which end by `until`.
 
         Args:
-            windows: slots, ends and starts.
-        """
-        slots = np.array(list({slot for slot, _, _ in windows}), np.int64)
-        until = max(end for _, end, _ in windows) - 1
-        _, ending, _ = self._due(slots, until)
-        entries = self._merged
-        (places,) = np.nonzero(ending)
-        columns = (entries.slots, entries.ends, entries.starts)
-        gone = np.zeros(len(entries), np.bool_)
-        gone[places] = [each in windows for each in zip(*(c[places].tolist() for c in columns))]
-        self._take(gone)
-        self._give_back(slots, until)
+            windows: slots, ends and starts; and whether their rows are wanted.
+            until: the time, in ms.
 
-    def _take(self, chosen: Numbers) -> Entries:
+        Returns:
+            The rows that are wanted, window by window.
+        """
+        if not windows:
+            return self._none
+        of_keys = np.array(list({slot for slot, _, _ in windows}), np.int64)
+        mine, _, _ = self._due(of_keys, until)
         entries = self._merged
-        taken = entries.select(chosen)
-        if len(taken):
-            self._remove(taken)
-            self._merged = entries.select(~chosen)
-        return taken
+        (places,) = np.nonzero(mine)
+        columns = (entries.slots, entries.ends, entries.starts)
+        wanted = [windows.get(each) for each in zip(*(c[places].tolist() for c in columns))]
+        gone = np.zeros(len(entries), np.bool_)
+        gone[places] = [each is not None for each in wanted]
+        taken = entries.take(places[[each is True for each in wanted]])
+        if gone.any():
+            self._remove(entries.select(gone))
+            self._merged = entries.select(~gone)
+        self._give_back(of_keys, until)
+        return taken.take(np.lexsort([taken.parts[0], taken.starts, taken.ends, taken.slots]))
 
     def are_away(self, slots: Numbers) -> Numbers:
         """Which of these keys have a map that stays with the JVM."""

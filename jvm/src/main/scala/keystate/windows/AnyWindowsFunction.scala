@@ -24,7 +24,6 @@ private[keystate] final class AnyWindowsFunction(
   private val lateness = if (byEventTime) allowedLateness else 0
   @transient private var timers: WindowTimers = _
   @transient private var merging: MergingWindowSet = _ // null where windows are not merged
-  private def findsAll = merging != null || contents.isInstanceOf[ListedContents]
 
   override def open(runtime: RuntimeContext): Unit = {
     super.open(runtime)
@@ -44,7 +43,7 @@ private[keystate] final class AnyWindowsFunction(
     val watermark = lateWatermark(ctx)
     at.enter(ctx, watermark)
     val time = timeOf(ctx)
-    if (findsAll) findTimers(Long.MaxValue)
+    if (merging != null) findTimers(Long.MaxValue)
     // What the watermark has passed in the last micro-batch fires before its late rows.
     if (byEventTime && time <= watermark + 1) {
       if (pass(TimeDomain.EVENT_TIME, watermark, out))
@@ -112,14 +111,15 @@ private[keystate] final class AnyWindowsFunction(
   /** Sets the timers of windows that have none here and end by `end`, or have ended.
     *
     * Windows of a [[FixedWindowsFunction]], or of a worker by columns, have none. Of windows that
-    * are merged, and of elements, all are found at once, when none has any: a key has one timer for a
-    * time, and it can be deleted only if it is known whose it is; and elements don't tell whether
-    * their window has ended.
+    * are merged all are found at once, when none has any: a key has one timer for a time, and it can
+    * be deleted only if it is known whose it is.
     */
-  private def findTimers(end: Long): Unit = if (!findsAll || timers.isEmpty(domain)) {
-    val last = if (findsAll) Long.MaxValue else end
-    contents.ending(last).foreach(key => setTimer(key.end - 1, key))
-    contents.closed.foreach(findTimerOfClosed)
+  private def findTimers(end: Long): Unit = contents match {
+    case folded: FoldedContents if merging == null || timers.isEmpty =>
+      val last = if (merging == null) end else Long.MaxValue
+      folded.ending(last).foreach(key => setTimer(key.end - 1, key))
+      folded.closed.foreach(findTimerOfClosed)
+    case _ =>
   }
 
   private def findTimerOfClosed(key: WindowKey): Unit = {

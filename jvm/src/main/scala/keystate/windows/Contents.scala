@@ -188,20 +188,16 @@ private[keystate] class ListedContents(elementType: TypeInformation[_]) extends 
   @transient private var stored: SortedMapState[NumberedKey, StoredElement] = _
   @transient private var next: ValueState[Long] = _
 
-  /** Of the states with elements, and with the number of the next one. */
-  protected def name: String = "window-elements"
-  protected def numbersName: String = "window-next-number"
-
   override def open(store: KeyedStateStore): Unit = {
     stored = store.getSortedMapState(
       new SortedMapStateDescriptor(
-        name,
+        "window-elements",
         KeyOrder.NATURAL,
         WindowStates.Numbered,
         TypeInformation.struct[StoredElement]("row" -> elementType, "time" -> time)
       )
     )
-    next = store.getState(ValueStateDescriptor(numbersName, 0L))
+    next = store.getState(ValueStateDescriptor("window-next-number", 0L))
   }
 
   override def changesElements: Boolean = false
@@ -237,21 +233,6 @@ private[keystate] class ListedContents(elementType: TypeInformation[_]) extends 
     val holder = holderOf(window)
     stored.removeRange(NumberedKey.first(holder), NumberedKey.last(holder))
     if (stored.isEmpty()) next.clear()
-  }
-
-  override def ending(end: Long): Seq[WindowKey] = {
-    // From one window on to the next one, over all its elements.
-    def next(after: NumberedKey) =
-      Option(stored.ceilingEntry(after)).map(_.getKey).filter(_.end != Long.MaxValue)
-    val windows = Iterator
-      .unfold(next(NumberedKey(Long.MinValue, Long.MinValue, 0))) { found =>
-        found.map { key =>
-          val window = WindowKey(key.end, key.start)
-          window -> next(NumberedKey.last(window))
-        }
-      }
-    val (ending, rest) = windows.span(_.end <= end)
-    ending.toVector ++ rest.take(1)
   }
 
   /** Has the elements of a window be under another one. */

@@ -67,9 +67,6 @@ private[keystate] final class ListedSessions(elementType: TypeInformation[_])
     with MergingContents {
   @transient private var holders: SortedMapState[WindowKey, WindowKey] = _
 
-  override protected def name: String = "session-elements"
-  override protected def numbersName: String = "session-next-number"
-
   override def open(store: KeyedStateStore): Unit = {
     super.open(store)
     holders = store.getSortedMapState(
@@ -80,8 +77,6 @@ private[keystate] final class ListedSessions(elementType: TypeInformation[_])
   override protected def holderOf(window: WindowKey): WindowKey = holders.get(window)
 
   override def contains(window: WindowKey): Boolean = holders.contains(window)
-
-  override def ending(end: Long): Seq[WindowKey] = Nil // all have timers
 
   override def windows: Seq[WindowKey] = holders.keys().toVector
 

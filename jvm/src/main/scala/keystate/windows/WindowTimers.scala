@@ -33,8 +33,8 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
   // 0 if it is not set
   private def whose(timer: WindowTimer): Int = timers.get(timer)
 
-  /** Whether no timer is set by a clock. */
-  def isEmpty(domain: TimeDomain): Boolean = first(domain) == null
+  /** Whether no timer is set. */
+  def isEmpty: Boolean = timers.isEmpty()
 
   /** Sets a timer; harmless if it is set already. */
   def set(

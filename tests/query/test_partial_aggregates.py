@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import keystate
@@ -181,6 +182,45 @@ def test_all_types(spark: Any) -> None:
         for df in (begun, plain)
     ]
     assert shown[0] == shown[1] and len(shown[0]) == 3
+
+
+@pytest.mark.parametrize("combine", [True, None, False])
+def test_keys_with_names_of_columns_that_are_made(spark: Any, combine: bool | None) -> None:
+    names = ["_AGGREGATE0", "_aggregate1", "_aggregate_rows", "_aggregate_time", "in0", "_0"]
+    rows = spark.createDataFrame([(*range(6), 1, at(0))], [*names, "x", "time"])
+    keyed = keystate.keyed(rows, *names)
+    aggregates = (agg.count(), agg.sum("x"))
+    found = keyed.aggregate(*aggregates, combine=combine).collect()
+    windows = keyed.window(TumblingEventTimeWindows.of(1000), event_time="time")
+    found += windows.aggregate(*aggregates, combine=combine).collect()
+    assert [(*row[:6], *row[-2:]) for row in found] == [(*range(6), 1, 1)] * 2
+    if combine:
+        other = keyed.aggregate(agg.first("x"), agg.last("x"), combine=True)
+        assert [tuple(row) for row in other.collect()] == [(*range(6), 1, 1)]
+
+
+@pytest.mark.parametrize("combine", [None, False])
+@pytest.mark.parametrize("moved", [False, True])
+def test_two_operators_of_one_stream(
+    stream: Callable[..., Any], combine: bool | None, moved: bool
+) -> None:
+    """Each has its watermark, also where both could read one shuffle."""
+    fed = stream(SCHEMA)
+    fed.feed(*([(key, 1, at(t)) for key in "ab"] for t in range(100, 6000, 400)))
+    rows = fed.source().withWatermark("time", "0 seconds")
+    keyed = keystate.keyed(rows.repartition(3) if moved else rows, "key")
+    one, other = (
+        keyed.window(TumblingEventTimeWindows.of(size)).aggregate(
+            agg.count().alias("n"), combine=combine, name=f"of {size}"
+        )
+        for size in (500, 1000)
+    )
+    emitted = [row for rows in fed.micro_batches(one.union(other)) for row in rows]
+    counts = {
+        size: sum(row.n for row in emitted if row.window_end - row.window_start == size)
+        for size in (timedelta(milliseconds=500), timedelta(milliseconds=1000))
+    }
+    assert min(counts.values()) > 20 and len(emitted) == 32
 
 
 def test_a_sum_that_does_not_fit_fails(spark: Any, settings: Callable[..., None]) -> None:

@@ -144,7 +144,10 @@ def combined_columns(
     )
     task = CombiningTask("CombineColumns", (placed, len(keys)))
     accumulators = accumulator_type(aggregates).fields
-    parts = [T.StructField(f"_aggregate{i}", f.dataType) for i, f in enumerate(accumulators)]
+    parts = [
+        T.StructField(free_name(f"_aggregate{i}", keys), f.dataType)
+        for i, f in enumerate(accumulators)
+    ]
     made = T.StructType([*(rows.row_type[key] for key in keys), *parts])
     needed = [*keys, *(names[column] for column in read)]
     df = rows.df.select(*(rows.df[quoted(name)] for name in needed))
@@ -159,6 +162,14 @@ def _combined(
     fields = [T.StructField(f.name, f.dataType, f.nullable, unmarked(f)) for f in made.fields]
     combined = plain.mapInArrow(task, T.StructType(fields))
     return dataclasses.replace(rows, df=combined, keys=[combined[quoted(key)] for key in keys])
+
+
+def free_name(name: str, keys: Sequence[str]) -> str:
+    """The name of a column that is made, as it is or longer: no key column has it."""
+    taken = {key.lower() for key in keys}
+    while name.lower() in taken:
+        name = f"_{name}"
+    return name
 
 
 def unmarked(field: T.StructField) -> dict[str, Any]:

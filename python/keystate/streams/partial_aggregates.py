@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from keystate._jvm import bridge
-from keystate._operators.combined import quoted, unmarked
+from keystate._operators.combined import free_name, quoted, unmarked
 from keystate._operators.declared import Input
 from keystate._worker.aggregates.declared import ColumnAggregate
 from keystate.windows._columns import Panes
@@ -33,7 +33,7 @@ _NUMBERS = (
 )
 _ORDERED = (*_NUMBERS, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
 _TAKEN: dict[str, tuple[type[T.DataType], ...]] = {
-    "count": (T.DataType,),
+    "count": (T.DataType,),  # anything
     "sum": _NUMBERS,
     "avg": _NUMBERS,
     "min": _ORDERED,
@@ -94,7 +94,7 @@ def partial_aggregates(
             inputs.append(of)
         return F.col(f"_{len(functions) - 1}")
 
-    accumulators = [] if panes is None else [made("count").alias(_ROWS)]
+    accumulators = [] if panes is None else [made("count").alias(free_name(_ROWS, keys))]
     for i, each in enumerate(aggregates):
         column = None if each.column is None else columns[each.column]
         kind = each.declared.kind
@@ -105,7 +105,7 @@ def partial_aggregates(
             one = made("sum", column.cast(each.acc_type))
         else:
             one = made(kind, column)
-        accumulators.append(one.alias(f"_aggregate{i}"))
+        accumulators.append(one.alias(free_name(f"_aggregate{i}", keys)))
     read = [column.alias(f"in{i}") for i, column in enumerate([*groups, *inputs])]
     begun = bridge.partial_aggregate(df.select(*read), len(groups), functions)
     names = [F.col(f"in{i}") for i in range(len(groups))]
@@ -113,7 +113,7 @@ def partial_aggregates(
         column.alias(key, metadata=unmarked(rows.row_type[key])) for key, column in zip(keys, names)
     ]
     if panes is not None and panes.column is not None:
-        kept.append(names[-1].alias(_TIME, metadata=fields[panes.column].metadata))
+        kept.append(names[-1].alias(free_name(_TIME, keys), metadata=fields[panes.column].metadata))
     made_of = begun.select(*kept, *accumulators)
     return dataclasses.replace(
         rows, shape=None, df=made_of, keys=[made_of[quoted(key)] for key in keys]

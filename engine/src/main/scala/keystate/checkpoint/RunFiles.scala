@@ -227,7 +227,8 @@ private[checkpoint] final class RunFiles(
   }
 
   private def copyInto(out: => OutputStream, run: Run, path: String, neededBy: Long): Unit = {
-    val copied = sum(open(run, path, neededBy), out)
+    // One byte more tells a file that is too long.
+    val copied = sum(open(run, path, neededBy), out, run.bytes + 1)
     if (copied.length != run.bytes) throw wrongLength(run, path, copied.length, neededBy)
     if (copied.crc32c != run.crc32c) throw wrongChecksum(path, neededBy)
   }
@@ -305,7 +306,12 @@ private[checkpoint] final class RunFiles(
     }
 
   private def wrongLength(run: Run, path: String, length: Long, neededBy: Long) =
-    corrupt(path, neededBy, s"it has $length bytes instead of ${run.bytes}")
+    corrupt(
+      path,
+      neededBy,
+      if (length > run.bytes) s"it has more than ${run.bytes} bytes"
+      else s"it has $length bytes instead of ${run.bytes}"
+    )
 
   private def wrongChecksum(path: String, neededBy: Long) =
     corrupt(path, neededBy, "its checksum is wrong")
@@ -409,13 +415,13 @@ private[checkpoint] object RunFiles {
     }
   }
 
-  /** Copies all of `in` into `out`, for its length and checksum, and closes both. */
-  private def sum(in: InputStream, out: => OutputStream): Summed =
+  /** Copies `in` into `out`, as `copy`, for its length and checksum, and closes both. */
+  private def sum(in: InputStream, out: => OutputStream, limit: Long = Long.MaxValue): Summed =
     try {
       val opened = out
       try {
         val summed = new Summed(opened)
-        copy(in, summed)
+        copy(in, summed, limit)
         summed
       } finally opened.close()
     } finally in.close()

@@ -6,7 +6,6 @@ import java.nio.charset.StandardCharsets.US_ASCII
 import java.nio.file.FileAlreadyExistsException
 import java.util.Arrays
 
-import scala.annotation.tailrec
 import scala.util.Using
 import scala.util.matching.Regex
 
@@ -69,12 +68,9 @@ private[keystate] object VersionFile {
     bytes.length.toLong
   }
 
-  /** Writes a version file in the place of one that may be there, as one that is new: a storage that
-    * does the request once more, long after it was answered, then leaves what has come since. If it is
-    * there already it stays, for it may be needed by now.
-    *
-    * @throws java.nio.file.FileAlreadyExistsException
-    *   somebody else writes it again and again
+  /** Writes a version file where there may be one. If there is none, it is made as one that is new: a
+    * storage that does the request once more, long after it was answered, then leaves what has come
+    * since. One that is the same stays; another one is replaced at once, for somebody may read it.
     */
   def replace(storage: CheckpointStorage, location: StoreLocation, manifest: Manifest): Unit = {
     val bytes = encode(manifest)
@@ -82,18 +78,11 @@ private[keystate] object VersionFile {
     def isThere: Boolean =
       try Using.resource(storage.open(file))(in => Arrays.equals(in.readAllBytes(), bytes))
       catch { case _: FileNotFoundException => false }
-    @tailrec def attempt(more: Int): Unit = {
-      val isWritten =
-        try {
-          CheckpointStorage.write(storage, file, mustBeNew = true)(_.write(bytes))
-          true
-        } catch { case _: FileAlreadyExistsException if more > 0 => isThere }
-      if (!isWritten) {
-        storage.delete(file)
-        attempt(more - 1)
-      }
+    try CheckpointStorage.write(storage, file, mustBeNew = true)(_.write(bytes))
+    catch {
+      case _: FileAlreadyExistsException =>
+        if (!isThere) CheckpointStorage.write(storage, file)(_.write(bytes))
     }
-    attempt(more = 3)
   }
 
   /** What follows the version in the name of this manifest's file. */

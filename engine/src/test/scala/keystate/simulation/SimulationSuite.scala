@@ -90,7 +90,8 @@ class SimulationSuite extends AnyFunSuite {
       "a store that is closed while its runs are merged" -> Seq(43594L, 56225L),
       "a source's file whose writer died" -> Seq(174L, 282L),
       "a rescale's request that is done again after the batch was run again" -> Seq(583235L),
-      "a rescale that is done again, of a version that its first run has made" -> Seq(653403L)
+      "a rescale that is done again, of a version that its first run has made" -> Seq(653403L),
+      "a savepoint while a rescale is done again" -> Seq(782143L)
     )
     seed <- seeds
   } test(s"seed $seed: $what")(new Simulation(seed).run())

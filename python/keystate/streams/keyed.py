@@ -231,7 +231,9 @@ class KeyedStream(RowStream[ROW]):
         Raises:
             DeclarationError: the event time column does not fit.
         """
-        return WindowedStream(window_assigner, self._input, event_time, self._apply, self._begun)
+        return WindowedStream(
+            window_assigner, self._input, event_time, self._apply, self._apply_begun
+        )
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
         """Groups the rows of a key into windows of so many rows.
@@ -410,6 +412,12 @@ class KeyedStream(RowStream[ROW]):
         if not begins_in_spark(aggregates, rows.key_type):
             return None
         return self._of(partial_aggregates(aggregates, rows, keys, panes))
+
+    def _apply_begun(
+        self, aggregates: Sequence[ColumnAggregate], panes: Panes
+    ) -> Callable[..., ResultDataFrame] | None:
+        begun = self._begun(aggregates, panes)
+        return None if begun is None else begun._apply
 
     def _why_not(
         self, time_mode: str | None, late_output: OutputTag | None, on_error: OnError

@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from keystate._operators.declared import Input, check_late_output
 from keystate._operators.event_time import time_column
+from keystate._worker.aggregates.declared import ColumnAggregate
 from keystate._worker.calls.plan import FunctionPlan
 from keystate.agg import Aggregate
 from keystate.aggregates import AggregateFunction
@@ -17,11 +18,15 @@ from keystate.row_errors import OnError
 from keystate.side_outputs import ResultDataFrame
 from keystate.state import TypeLike
 from keystate.windows._assigners import WindowAssigner
+from keystate.windows._columns import Panes
 from keystate.windows._functions import ProcessWindowFunction, WindowFunction
 from keystate.windows._windowing import WindowedRows, Windowing
 
 #: Applies a plan: with the output schema, and by name the operator's name and its time mode.
 Apply = Callable[..., ResultDataFrame]
+#: What applies a plan to the rows of such panes, as accumulators that are begun before the shuffle;
+#: ``None`` if they can't be.
+Begin = Callable[[tuple[ColumnAggregate, ...], Panes], Apply | None]
 
 
 class WindowedStream(Windowing):
@@ -36,14 +41,14 @@ class WindowedStream(Windowing):
         rows: Input,
         event_time: str | None,
         apply: Apply,
-        begun: Callable[..., Any],
+        begin: Begin,
     ) -> None:
         super().__init__(assigner)
         self._input = rows
         self._row_type = rows.row_type
         self._time_column = time_column(rows.df, event_time)
         self._apply_plan = apply
-        self._begun = begun
+        self._begin = begin
 
     def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
         changed = super().side_output_late_data(output_tag)
@@ -195,10 +200,10 @@ class WindowedStream(Windowing):
         """Column aggregates of rows that are combined before the shuffle, where they can be."""
         windows = plan.function
         panes = windows.panes() if combine is not False else None
-        begun = None if panes is None else self._begun(windows.aggregates, panes)
-        if begun is not None:
+        apply = None if panes is None else self._begin(windows.aggregates, panes)
+        if apply is not None:
             column = None if self._time_column is None else len(self._input.key_type.fields)
-            return replace(plan, function=windows.of_combined(column)), begun._apply
+            return replace(plan, function=windows.of_combined(column)), apply
         if combine:
             raise DeclarationError(
                 "combine=True of windows is for tumbling and sliding ones without lateness, late "

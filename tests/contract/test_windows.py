@@ -209,7 +209,27 @@ def test_many_rows_at_a_time_are_as_rows_one_by_one(
 ) -> None:
     """In the order of each key's rows, with late ones and rows of many keys in a message."""
     chance = random.Random(f"{lateness} {seed}")
-    windows = window(assigner).allowed_lateness(lateness)
+    check_one_by_one(window(assigner).allowed_lateness(lateness), kind, chance, [0, 1, 30])
+
+
+def check_one_by_one(
+    windows: Any,
+    kind: str,
+    chance: random.Random,
+    sizes: list[int],
+    restarts: bool = True,
+    prepare: Callable[[Any], None] = lambda harness: None,
+) -> None:
+    """Checks that rows which come many at a time fire what rows one by one do.
+
+    Args:
+        windows: the windows.
+        kind: whether they have the "list" of their rows, or an "aggregate".
+        chance: draws the program.
+        sizes: how many rows a micro-batch can have.
+        restarts: whether one way goes on from the other, on other numbers of subtasks.
+        prepare: is given the first harness of the two, also after each restart.
+    """
     windows = windows.side_output_late_data(LATE)
     if kind == "list":
         functions = [windows.apply(Keyed()), windows.apply(OpenedKeyed())]
@@ -220,24 +240,26 @@ def test_many_rows_at_a_time_are_as_rows_one_by_one(
         ]
     output = "key string, named string, start long"
     harnesses = [harness_of(function, output, parallelism=2) for function in functions]
+    prepare(harnesses[0])
     keys = chance.choice(["abc", "abcdefghijklmnopqrst"])
     watermark = 1000
-    for _ in range(30):
+    for n in range(30):
         batch = []
-        for _ in range(chance.choice([0, 1, 30])):
+        for _ in range(chance.choice(sizes)):
             time = max(0, watermark + chance.randint(-1500, 1500))
             batch.append((chance.choice(keys), chance.randint(1, 100), at(time)))
         watermark += chance.randint(0, 800)
         until = watermark if chance.random() < 0.5 else None
         found = [harness.process_batch(batch, watermark=until) for harness in harnesses]
         one, other = [sorted(rows, key=lambda row: row.key) for rows in found]
-        assert one == other
-        if chance.random() < 0.1:
+        assert one == other, n
+        if restarts and chance.random() < 0.1:
             parallelism = chance.randint(1, 3)
             harnesses = [
                 KeyedProcessHarness.restore(harness.snapshot(), function, parallelism=parallelism)
                 for harness, function in zip(harnesses, functions[:: chance.choice([1, -1])])
             ]
+            prepare(harnesses[0])
     for harness in harnesses:
         harness.advance_watermark(10**6)
         assert harness.num_keys == 0

@@ -80,10 +80,10 @@ def partial_aggregates(
         panes: what rows are apart by besides.
     """
     df, fields = rows.df, rows.row_type.fields
-    columns = [df[quoted(field.name)] for field in fields]
     groups = [df[quoted(key)] for key in keys]
     if panes is not None and panes.column is not None:
-        groups.append(_begin(columns[panes.column], fields[panes.column].dataType, panes))
+        time = fields[panes.column]
+        groups.append(_begin(df[quoted(time.name)], time.dataType, panes))
     inputs: list[Column] = []
     functions: list[tuple[str, int]] = []
 
@@ -96,7 +96,7 @@ def partial_aggregates(
 
     accumulators = [] if panes is None else [made("count").alias(free_name(_ROWS, keys))]
     for i, each in enumerate(aggregates):
-        column = None if each.column is None else columns[each.column]
+        column = None if each.column is None else df[quoted(fields[each.column].name)]
         kind = each.declared.kind
         if kind == "avg" and column is not None:
             total = F.coalesce(made("sum", column.cast("double")), F.lit(0.0))
@@ -113,7 +113,7 @@ def partial_aggregates(
         column.alias(key, metadata=unmarked(rows.row_type[key])) for key, column in zip(keys, names)
     ]
     if panes is not None and panes.column is not None:
-        kept.append(names[-1].alias(free_name(_TIME, keys), metadata=fields[panes.column].metadata))
+        kept.append(names[-1].alias(free_name(_TIME, keys), metadata=time.metadata))
     made_of = begun.select(*kept, *accumulators)
     return dataclasses.replace(
         rows, shape=None, df=made_of, keys=[made_of[quoted(key)] for key in keys]

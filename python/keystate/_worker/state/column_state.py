@@ -124,10 +124,21 @@ class ColumnState(WorkerState):
         """Is told of new slots and for each the one that it had before; -1 if it had none."""
 
     def _carried(self, first: int, old: Numbers) -> Entries:
-        new_slots = np.full(self._old_size, -1)
-        (kept,) = np.nonzero(old >= 0)
-        new_slots[old[kept]] = first + kept
-        mine = new_slots[self._old.slots]
+        mine = self._carried_slots(first, old, self._old.slots)
         entries = self._old.select(mine >= 0)
         entries.slots = mine[mine >= 0]
         return entries
+
+    def _carried_slots(self, first: int, old: Numbers, slots: Numbers) -> Numbers:
+        """What slots of the generation before are in this one; -1 where their key is not carried.
+
+        Args:
+            first: the first of the new slots.
+            old: for each of them the one that it had before; -1 if it had none.
+            slots: of the generation before.
+        """
+        new_slots = np.full(self._old_size, -1)
+        (kept,) = np.nonzero(old >= 0)
+        new_slots[old[kept]] = first + kept
+        carried: Numbers = new_slots[slots]
+        return carried

@@ -31,7 +31,7 @@ class SessionColumns(WindowColumns):
         # and those that it is told, maybe after it has taken them for due.
         self._dead: list[tuple[Numbers, Numbers]] = []
         self._told: list[tuple[Numbers, Numbers]] = []
-        self._old_told = _together([])
+        self._old_told = _all_timers([])
 
     # -- what the operator does -----------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class SessionColumns(WindowColumns):
         mine = self._of(slots)[entries.slots]
         due = _are_in(slots, times, entries.slots[mine], self._timer_times(entries)[mine])
         # One that no session has, and none has lost, was set by an earlier lateness.
-        lost = _together([*self._dead, *self._told])
+        lost = _all_timers([*self._dead, *self._told])
         return due | ~(passed | _are_in(slots, times, *lost))
 
     def rearm(self, slots: Numbers) -> None:
@@ -136,7 +136,7 @@ class SessionColumns(WindowColumns):
 
     def take_dead_timers(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
         self._merge()
-        slots, times = _together(self._dead)
+        slots, times = _all_timers(self._dead)
         here = (slots >= start) & (slots < stop)
         self._dead = [] if here.all() else [(slots[~here], times[~here])]
         taken = slots[here], times[here]
@@ -146,22 +146,16 @@ class SessionColumns(WindowColumns):
 
     def new_generation(self) -> None:
         self._merge()
-        told = _together([*self._dead, *self._told])
+        told = _all_timers([*self._dead, *self._told])
         super().new_generation()
         self._old_told = told
 
     def _loaded(self, first: int, old: Numbers | None) -> None:
         super()._loaded(first, old)
-        if old is None or (old < 0).all():
-            return
-        (new,) = np.nonzero(old >= 0)
-        slots, times = self._old_told
-        order = np.argsort(old[new], kind="stable")
-        places = np.searchsorted(old[new], slots, sorter=order)
-        places[places == len(new)] = 0
-        found = order[places]
-        mine = old[new][found] == slots
-        self._told.append((first + new[found[mine]], times[mine]))
+        if old is not None:
+            slots, times = self._old_told
+            mine = self._carried_slots(first, old, slots)
+            self._told.append((mine[mine >= 0], times[mine >= 0]))
 
     # -- sessions that meet ---------------------------------------------------------------------
 
@@ -221,7 +215,7 @@ class SessionColumns(WindowColumns):
             known.add(_WHOLE)
 
 
-def _together(timers: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
+def _all_timers(timers: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
     """Slots and times of all of these."""
     none = np.empty(0, np.int64)
     slots = np.concatenate([none, *(each for each, _ in timers)])

@@ -9,9 +9,9 @@ import org.apache.spark.sql.keystate.plan.{
 }
 import org.apache.spark.sql.keystate.shim.SparkLine
 
-/** Set as `spark.sql.extensions`. It plans Keystate's operators, and lets Spark's
-  * `transformWithState` run on Keystate's provider, and keeps watermarks where Spark loses them. With a Spark that this jar is not for, no
-  * session can be made: better than an error of linking in the middle of a query.
+/** Set as `spark.sql.extensions`. It plans Keystate's operators, lets Spark's `transformWithState` run
+  * on Keystate's provider, and keeps watermarks where Spark loses them. With a Spark that this jar is
+  * not for, no session can be made: better than an error of linking in the middle of a query.
   */
 class KeystateExtension extends (SparkSessionExtensions => Unit) {
   override def apply(extensions: SparkSessionExtensions): Unit = {

@@ -137,8 +137,8 @@ else
 SBT_TEST := test
 endif
 
-# Runs both runners, whatever the first one finds, and repeats which tests failed and how each of
-# them closed.
+# Runs both runners, whatever the first one finds, and repeats which tests failed, what else ended with
+# an error, and how each of them closed.
 LOGS := target/spark$(or $(PATCH),$(SPARK))$(if $(JDK),-jdk$(JDK))
 ifneq ($(JDK),)
 test: export KEYSTATE_TEST_JAVA = $(TEST_JAVA)
@@ -146,16 +146,19 @@ endif
 test: export KEYSTATE_TURNS = 1
 test: export KEYSTATE_TEST_CLASSES = $(CURDIR)/$(LOGS)/classes.jsa
 test: install
-	@mkdir -p $(LOGS); set -o pipefail; status=0; \
-	$(if $(SBT_TEST),./sbt $(SBT_TEST),true) | tee $(LOGS)/scalatest.log || status=1; \
-	rm -f $$KEYSTATE_TEST_CLASSES; $(ON_JDK) $(BIN)/python -m tests.jvm_archive || status=1; \
-	$(ON_JDK) $(PYTEST) | tee $(LOGS)/pytest.log || status=1; \
+	@mkdir -p $(LOGS); set -o pipefail; failed=; \
+	$(if $(SBT_TEST),./sbt $(SBT_TEST),true) | tee $(LOGS)/scalatest.log || failed+=" scalatest"; \
+	rm -f $$KEYSTATE_TEST_CLASSES; \
+	$(ON_JDK) $(BIN)/python -m tests.jvm_archive 2>&1 | tee $(LOGS)/archive.log || failed+=" jvm_archive"; \
+	$(ON_JDK) $(PYTEST) | tee $(LOGS)/pytest.log || failed+=" pytest"; \
 	{ echo "On Spark $(spark)$(if $(JDK), and JDK $(JDK)):"; \
-	  sed -n '/\*\*\* FAILED \*\*\*/,+4p' $(LOGS)/scalatest.log; \
+	  sed -n '/\*\*\* \(FAILED\|ABORTED\) \*\*\*/,+4p; /^\[error\]/p' $(LOGS)/scalatest.log | head -n 200; \
+	  case "$$failed" in *jvm_archive*) tail -n 20 $(LOGS)/archive.log;; esac; \
 	  sed -nE 's/.*succeeded ([0-9]+), failed ([0-9]+), .*ignored ([0-9]+),.*/scalatest: \1 passed, \2 failed, \3 skipped/p' \
 	    $(LOGS)/scalatest.log; \
-	  grep -E '^(FAILED|ERROR) ' $(LOGS)/pytest.log; tail -n 1 $(LOGS)/pytest.log; } | tee $(LOGS)/closing.log; \
-	exit $$status
+	  grep -E '^(FAILED|ERROR) ' $(LOGS)/pytest.log; tail -n 1 $(LOGS)/pytest.log; \
+	  [ -z "$$failed" ] || echo "Ended with an error:$$failed"; } | tee $(LOGS)/closing.log; \
+	[ -z "$$failed" ]
 
 # The store in a simulated world, by seed (docs/simulation.md): so many seeds, from this one on. With
 # MUTATIONS=all how many seeds it takes to find each fault that is put into the protocol on purpose.

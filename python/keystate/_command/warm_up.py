@@ -78,7 +78,7 @@ def run(settings: dict[str, str]) -> None:
                 name = tempfile.mkdtemp(dir=folder)
                 writer.option("checkpointLocation", name).start().awaitTermination()
         spark.stop()
-    gateway: Any = SparkContext._gateway
-    gateway.shutdown()
-    gateway.proc.stdin.close()
-    gateway.proc.wait()
+        gateway: Any = SparkContext._gateway
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()  # it writes to the folder to its end

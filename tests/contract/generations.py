@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from keystate._protocol import Answer, Control, Message
+import pyarrow.compute as pc
+from keystate._protocol import Answer, Bound, Control, Message
 from keystate._worker.messages.columns import GONE, Columns
+from keystate.testing._stores import MapStore
 from keystate.testing._subtask import _Message
 
 
@@ -33,7 +37,10 @@ class Turns:
         self.keys_of = {0: self.slots}
         self.unread: deque[Columns] = deque()
         self.emitted: list[Any] = []
+        #: Maps with more entries stay here.
+        self.inline = chance.choice([0, 3, 1000])
         self.operator.begin_task(self.control)
+        self.operator._context._client = _Client(self)
 
     def read(self, most: int) -> None:
         """Reads so many answers, if there are."""
@@ -66,7 +73,7 @@ class Turns:
         columns = self.subtask.new_keys(new, self.job.stores)
         nobody = [key if o < 0 else object() for key, o in zip(new, old)]
         for store in self.job.stores:
-            columns.update(store.columns(nobody))
+            columns.update(self._sent(store, nobody))
         columns[Message.CARRIED] = pa.array(old, pa.int32())
         none = of_keys[:0]
         columns.update(rows.columns())
@@ -78,6 +85,17 @@ class Turns:
         for answer in self.operator.answer(_Message(columns), self.control):
             self.unread.append(_Answer(answer))
 
+    def _sent(self, store: Any, keys: list[Any]) -> dict[str, pa.Array]:
+        """What a message has of these keys: null where a map stays here."""
+        columns: dict[str, pa.Array] = store.columns(keys)
+        if isinstance(store, MapStore):
+            far = pa.array([len(store.cell(key) or ()) > self.inline for key in keys], pa.bool_())
+            columns = {
+                name: pc.if_else(far, pa.scalar(None, column.type), column)
+                for name, column in columns.items()
+            }
+        return columns
+
     def step(self) -> None:
         """Before a message: maybe reads answers, and maybe opens a generation."""
         if self.chance.random() < 0.5:
@@ -88,6 +106,48 @@ class Turns:
             self.control = dict(self.control)
             self.control[Control.GENERATION] += 1
             self.keys_of[self.control[Control.GENERATION]] = self.slots
+
+
+class _Client:
+    """Answers what a worker asks of maps that have stayed here."""
+
+    generation: int
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def close(self) -> None:
+        pass
+
+    def _entries(self, state: int, slot: int) -> tuple[list[pa.Array], list[Any]]:
+        """The keys and values of a map, in order; and the keys once more, to compare."""
+        key = list(self._turns.slots)[slot]
+        lists = self._turns.job.stores[state].columns([key]).values()
+        columns = [each.flatten() for each in lists]
+        return columns, _comparable(columns[0])
+
+    def get(self, state: int, slot: int, keys: pa.Array) -> pa.Array:
+        (_, values), order = self._entries(state, slot)
+        found = [order.index(key) for key in _comparable(keys) if key in order]
+        return values.take(pa.array(found, pa.int64()))
+
+    def scan(
+        self, state: int, slot: int, bounds: list[str], keys: Any, reverse: bool, limit: int
+    ) -> Iterator[tuple[list[pa.Array], bool, int]]:
+        columns, order = self._entries(state, slot)
+        by = dict(zip(bounds, _comparable(keys) if bounds else []))
+        low = bisect_left(order, by[Bound.START]) if Bound.START in by else 0
+        high = bisect_left(order, by[Bound.END]) if Bound.END in by else len(order)
+        places = list(range(low, high))[:: -1 if reverse else 1]
+        while True:
+            page, places = places[:limit], places[limit:]
+            yield [each.take(pa.array(page, pa.int64())) for each in columns], bool(places), 0
+            if not places:
+                return
+
+
+def _comparable(keys: pa.Array) -> list[Any]:
+    return [tuple(key.values()) if isinstance(key, dict) else key for key in keys.to_pylist()]
 
 
 class _Answer(Columns):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from keystate.metrics import Counter
 from keystate.windows._assigners import FixedWindows
 from keystate.windows._contents import CONTENTS, ELEMENTS, SESSIONS, Fold
-from keystate.windows._timers import FOR_BOTH, FOR_OPERATOR
-from keystate.windows._window import LAST_TIME, WindowKey
+from keystate.windows._timers import FOR_BOTH, FOR_OPERATOR, TIMERS
+from keystate.windows._window import WindowKey
 from keystate.windows._windows_function import WindowsFunction
 
 
@@ -110,30 +110,13 @@ class ListedWindows(WindowsByColumns):
 
     operator = ("listed_windows", "ListedWindowsOperator")
     contents = ELEMENTS
+    #: The name of the state with timers, and the bits of those whose they are.
+    timers, for_both, for_operator = TIMERS, FOR_BOTH, FOR_OPERATOR
 
     def __init__(self, assigner: FixedWindows, function: WindowsFunction) -> None:
         super().__init__(function, lateness=0)
         self.size, self.slide, self.offset = assigner.size, assigner.slide, assigner.offset
         self.passes = True
-
-    def begins(self, domain: int, window: WindowKey) -> None:
-        """Notes the timer of a window of the key at hand; harmless if it is noted."""
-        self._function.timers.note(domain, window[0] - 1, window, FOR_BOTH)
-
-    def due(self, domain: int, until: int) -> Iterator[tuple[WindowKey, bool]]:
-        """The key's windows whose timer is due, once each; and whether that is at their end.
-
-        The others had ended before a restart, and were kept for late rows: they are gone.
-        """
-        while (due := self._function.timers.take(domain, until)) is not None:
-            time, window, whose = due
-            if whose & FOR_OPERATOR:
-                yield window, time == window[0] - 1
-
-    def forget_timers(self, domain: int) -> None:
-        """Removes the timers that the key has left by a clock."""
-        while self._function.timers.take(domain, LAST_TIME) is not None:
-            pass
 
     def fire(self, window: WindowKey, rows: list[Any], ctx: Any, results: list[Any]) -> None:
         """Adds what the function makes of a window's rows."""

@@ -22,6 +22,9 @@ FOR_TRIGGER = 1
 FOR_OPERATOR = 2
 FOR_BOTH = FOR_TRIGGER | FOR_OPERATOR
 
+#: The name of the state with the timers of windows that are not merged.
+TIMERS = "window-timers"
+
 
 class WindowTimers:
     """The timers of a key's windows, in order of time.
@@ -31,7 +34,7 @@ class WindowTimers:
     """
 
     def __init__(self, ctx: KeyedStateStore, merging: bool = False) -> None:
-        name = "merging-window-timers" if merging else "window-timers"
+        name = "merging-window-timers" if merging else TIMERS
         names = ("domain", "time", "end", "start")
         state: Any = ctx.get_sorted_map_state(WindowMapDescriptor(name, names, "int"))
         self._state: WorkerWindowMapState = state
@@ -42,17 +45,12 @@ class WindowTimers:
 
     def set(self, domain: int, time: int, window: WindowKey, whose: int, ctx: Any) -> None:
         """Sets a timer; harmless if it is set already."""
-        if self.note(domain, time, window, whose):
-            register(domain, time, ctx)
-
-    def note(self, domain: int, time: int, window: WindowKey, whose: int) -> bool:
-        """Notes whom a timer is for; returns whether the key may have none at this time yet."""
         key = (domain, time, *window)
         known = self._state.get(key) or 0
-        if known & whose == whose:
-            return False
-        self._state.put(key, known | whose)
-        return not known
+        if known & whose != whose:
+            self._state.put(key, known | whose)
+            if not known:
+                register(domain, time, ctx)
 
     def contains(self, domain: int, time: int, window: WindowKey) -> bool:
         """Whether a timer is set, for whomever."""
@@ -85,14 +83,6 @@ class WindowTimers:
 
     def pop(self, domain: int, until: int, ctx: Any) -> tuple[int, WindowKey, int] | None:
         """Takes out the first timer up to a time: its time, its window, and for whom it is."""
-        first = self.take(domain, until)
-        if first is not None:
-            # Others at this time come next: the key's timer is not needed any more.
-            delete(domain, first[0], ctx)
-        return first
-
-    def take(self, domain: int, until: int) -> tuple[int, WindowKey, int] | None:
-        """As `pop`, but the key's timer stays."""
         end = domain + 1 if until == LAST_TIME else domain
         after = FIRST_TIME if until == LAST_TIME else until + 1
         start = (domain, FIRST_TIME, FIRST_TIME, FIRST_TIME)
@@ -100,6 +90,8 @@ class WindowTimers:
         if first is None:
             return None
         (_, time, end, begin), whose = first
+        # Others at this time come next: the key's timer is not needed any more.
+        delete(domain, time, ctx)
         return time, (end, begin), whose
 
 

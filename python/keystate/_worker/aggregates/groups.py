@@ -46,6 +46,12 @@ class Groups:
         """For each value in order the number of its group."""
         return np.repeat(np.arange(len(self)), self.sizes)
 
+    def ids(self) -> Numbers:
+        """For each value the number of its group, where none is in several."""
+        ids = np.empty(len(self.order), np.int64)
+        ids[self.order] = self._ids
+        return ids
+
     def heads(self, values: Numbers) -> Numbers:
         """The first value of each group."""
         return values[self.order[self.starts]]

@@ -5,6 +5,7 @@ What is late, when windows fire, and what is stored is as for the same windows o
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,11 +49,13 @@ class ColumnWindowsOperator(ColumnOperator):
     def _make_context(self) -> RowContext:
         return WindowsContext()
 
+    @cached_property
+    def _domain(self) -> int:
+        by_event_time = self._function.by_event_time
+        clock = TimeDomain.EVENT_TIME if by_event_time else TimeDomain.PROCESSING_TIME
+        return clock.value
+
     def _make_timers(self) -> WorkerTimers:
-        clock = (
-            TimeDomain.EVENT_TIME if self._function.by_event_time else TimeDomain.PROCESSING_TIME
-        )
-        self._domain: int = clock.value
         return ColumnTimers(self._state, self._domain)
 
     # -- rows -----------------------------------------------------------------------------------

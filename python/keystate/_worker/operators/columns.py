@@ -28,6 +28,8 @@ _Emitted = tuple[int, pa.Array]
 class ColumnOperator(BatchOperator):
     """An operator of accumulators by columns, which are one of its states."""
 
+    _state_class: Any = ColumnState
+
     def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
         self._function = self._make_function(plan)
         self._aggregation = self._make_aggregation()
@@ -54,7 +56,7 @@ class ColumnOperator(BatchOperator):
 
     @cached_property
     def _state(self) -> Any:
-        (state,) = (each for each in self._states if isinstance(each, ColumnState))
+        (state,) = (each for each in self._states if isinstance(each, self._state_class))
         return state
 
     def begin_task(self, control: dict[str, Any]) -> None:

@@ -10,4 +10,4 @@ from keystate._worker.state.folded_columns import FoldedSessionColumns
 class FoldedSessionsOperator(FoldedWindowsOperator, ColumnSessionsOperator):
     """Sessions with one gap and their default trigger, of folds."""
 
-    _state_class = FoldedSessionColumns  # type: ignore[assignment]
+    _state_class = FoldedSessionColumns

@@ -23,13 +23,14 @@ from keystate._worker.operators.column_windows import ColumnWindowsOperator
 from keystate._worker.operators.declared import Declared
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.folded_columns import FoldedColumns
+from keystate._worker.state.window_columns import WindowColumns
 
 
 class FoldedWindowsOperator(ColumnWindowsOperator):
     """Tumbling and sliding windows with their default trigger, of folds."""
 
     _state: FoldedColumns
-    _state_class = FoldedColumns
+    _state_class: type[WindowColumns] = FoldedColumns
 
     def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
         self._by_timer = False

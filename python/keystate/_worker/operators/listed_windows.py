@@ -19,7 +19,7 @@ from keystate._worker.operators.folded_windows import FoldedWindowsOperator
 from keystate._worker.operators.windows import times_of
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.listed_columns import ListedColumns
-from keystate._worker.state.open_state import open_state
+from keystate._worker.state.noted_timers import NotedTimers
 from keystate._worker.state.row_numbers import RowNumbers
 from keystate._worker.state.worker_state import WorkerState
 
@@ -33,28 +33,28 @@ class ListedWindowsOperator(FoldedWindowsOperator):
     """Tumbling and sliding windows with their default trigger and no lateness, of rows."""
 
     _state: ListedColumns  # type: ignore[assignment]
+    _state_class = ListedColumns
 
     def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
         super().__init__(plan, declared, control)
         (self._state.numbers,) = (s for s in self._states if isinstance(s, RowNumbers))
+        (self._noted,) = (s for s in self._states if isinstance(s, NotedTimers))
 
     def _make_aggregation(self) -> Any:
         return None
 
     def _open_columns(self, spec: StateSpec, index: int, cursor: Any, told: Any) -> WorkerState:
-        if spec.name == self._function.contents:
+        windows = self._function
+        if spec.name == windows.contents:
             return ListedColumns(spec, index, cursor)
-        if spec.key_type is None:
-            return RowNumbers(spec, index, cursor)
-        return open_state(spec, index, cursor, told)
+        if spec.name == windows.timers:
+            bits = windows.for_both, windows.for_operator
+            return NotedTimers(spec, index, cursor, self._domain, *bits)
+        return RowNumbers(spec, index, cursor)
 
     def _add(self, slots: Numbers, ends: Numbers, parts: Parts, results: list[Any]) -> None:
         super()._add(slots, ends, parts, results)
-        windows = self._function
-        # A window has its size: here all have the same.
-        for slot, end in set(zip(slots.tolist(), ends.tolist())):
-            self._context.slot = slot
-            windows.begins(self._domain, (end, end - windows.size))
+        self._noted.note(slots, ends, ends - self._function.size)
 
     def _end(self, slots: Numbers, until: int, results: list[Any]) -> None:
         slots = np.unique(slots)
@@ -62,28 +62,15 @@ class ListedWindowsOperator(FoldedWindowsOperator):
         # Maps that stay with the JVM are large: so many of them are here at a time.
         far = (slots[away][i : i + _FAR_AT_ONCE] for i in range(0, away.sum(), _FAR_AT_ONCE))
         for part in (slots[~away], *far):
-            windows = self._due_windows(part, until)
-            if self._generation and windows:
-                ended, ends, _ = (np.array(column, np.int64) for column in zip(*windows))
-                self._delete(ended, ends - 1)
-            self._emit(self._state.take(windows, until), results)
-
-    def _due_windows(self, slots: Numbers, until: int) -> dict[tuple[int, int, int], bool]:
-        """Slots, ends and starts of windows that are due; and whether they fire."""
-        windows: dict[tuple[int, int, int], bool] = {}
-        for slot in slots.tolist():
-            self._context.slot = slot
-            for (end, start), fires in self._function.due(self._domain, until):
-                windows[slot, end, start] = fires
-        return windows
+            timers = self._noted.take(part, until)
+            if self._generation:
+                self._delete(timers.slots, timers.ends - 1)
+            self._emit(self._state.take(timers, until), results)
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
         slots, domains, _ = due_arrays(message)
-        for slot, domain in zip(slots.tolist(), domains.tolist()):
-            if domain != self._domain:
-                # Of a trigger by the other clock, before a restart.
-                self._context.slot = slot
-                self._function.forget_timers(domain)
+        # Of a trigger by the other clock, before a restart.
+        self._noted.forget_others(slots[domains != self._domain])
         super()._fire(message, results)
 
     def _lift(self, rows: pa.RecordBatch) -> Parts:

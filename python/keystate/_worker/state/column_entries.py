@@ -59,6 +59,11 @@ class Entries:
         """Those of them at these places, in this order."""
         return self._like([c[places] for c in self._columns()], taken(self.parts, places))
 
+    def windows(self) -> Entries:
+        """Their keys and windows alone."""
+        ones = np.ones(len(self), np.int64)
+        return Entries(self.slots, ones, self.ends, self.starts, [], True)
+
     def _columns(self) -> list[Numbers]:
         flags = [self.changed, self.timed, self.stored]
         return [self.slots, self.opens, self.ends, self.starts, *flags]
@@ -80,8 +85,7 @@ class Entries:
 
     def merged(self, aggregation: Accumulation) -> Entries:
         """One for each key and window, sorted by slot, and then as the JVM has them."""
-        order, starts = self._grouped()
-        groups = Groups(order, starts)
+        groups = self.groups()
         columns = [
             *(groups.heads(column) for column in self._columns()[:4]),
             groups.any(self.changed),
@@ -95,7 +99,8 @@ class Entries:
 
         Each doubles how many entries it knows of, until all know of all before them.
         """
-        order, starts = self._grouped()
+        groups = self.groups()
+        order, starts = groups.order, groups.starts
         ranks = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
         parts = taken(self.parts, order)
         reach = 1
@@ -114,10 +119,10 @@ class Entries:
         back[order] = np.arange(len(order))
         return self._like(self._columns(), taken(parts, back))
 
-    def _grouped(self) -> tuple[Numbers, Numbers]:
-        """The order by slot and window, and where in it each of them begins."""
+    def groups(self) -> Groups:
+        """Those of a key and window together, sorted by slot, and then as the JVM has them."""
         if len(self) == 0:
-            return np.arange(0), np.arange(0)
+            return Groups(np.arange(0), np.arange(0))
         size = self.ends - self.starts
         first = int(self.ends.min())
         span = int(self.ends.max()) - first + 1
@@ -127,7 +132,14 @@ class Entries:
             order = np.argsort(code, kind="stable")
             differs = np.diff(code[order]) != 0
         else:
-            columns = [self.starts, self.ends, self.opens, self.slots]
-            order = np.lexsort(columns)
-            differs = np.any([np.diff(column[order]) != 0 for column in columns], axis=0)
-        return order, np.concatenate([[0], np.flatnonzero(differs) + 1])
+            order, differs = sorted_by(self.slots, self.opens, self.ends, self.starts)
+        return Groups(order, np.concatenate([[0], np.flatnonzero(differs) + 1]))
+
+
+def sorted_by(*columns: Numbers) -> tuple[Numbers, Numbers]:
+    """The order by these, the first one first; and which of those in it differ from the one before.
+
+    The first of them is not among those that may differ.
+    """
+    order = np.lexsort(columns[::-1])
+    return order, np.any([np.diff(column[order]) != 0 for column in columns], axis=0)

@@ -21,6 +21,8 @@ from keystate._worker.state.worker_state import WorkerState
 #: So many entries are merged at a time, or as many as there are merged ones.
 _MERGED_AT_ONCE = 50_000
 
+_NONE: Numbers = np.empty(0, np.int64)
+
 
 class ColumnState(WorkerState):
     """The accumulators of all keys."""
@@ -37,14 +39,13 @@ class ColumnState(WorkerState):
     def _no_entries(self) -> Entries:
         """None, with parts of their types."""
 
-    @abstractmethod
     def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
         """Slots and times of the timers that entries of these slots are still to have."""
+        return _NONE, _NONE
 
     def take_dead_timers(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
         """Slots and times of the timers that entries of these slots are to lose."""
-        none = np.empty(0, np.int64)
-        return none, none
+        return _NONE, _NONE
 
     def _clear(self) -> None:
         self._merged = self._none

@@ -57,32 +57,43 @@ class ListedColumns(WindowColumns):
         elements = parts[0].cast(self._wide)
         self._append(Entries(slots, ones, ends, starts, [numbers, elements], False))
 
-    def take(self, windows: dict[tuple[int, int, int], bool], until: int) -> Entries:
+    def take(self, timers: Entries, until: int) -> Entries:
         """Removes the rows of windows, all of which end by `until`.
 
         Args:
-            windows: slots, ends and starts; and whether their rows are wanted.
+            timers: the windows' timers. Where one is not at the end, the rows are not wanted.
             until: the time, in ms.
 
         Returns:
-            The rows that are wanted, window by window.
+            The rows that are wanted, window by window, each as they came.
         """
-        if not windows:
+        if len(timers) == 0:
             return self._none
-        of_keys = np.array(list({slot for slot, _, _ in windows}), np.int64)
-        mine, _, _ = self._due(of_keys, until)
+        slots = np.unique(timers.slots)
+        mine, ending, _ = self._due(slots, until)
         entries = self._merged
-        (places,) = np.nonzero(mine)
-        columns = (entries.slots, entries.ends, entries.starts)
-        wanted = [windows.get(each) for each in zip(*(c[places].tolist() for c in columns))]
+        self._untime(entries, mine, ending)
+        (places,) = np.nonzero(ending)
+        groups = Entries.concat([timers.windows(), entries.windows().take(places)]).groups()
+        windows = groups.ids()
+        of_timers, of_rows = windows[: len(timers)], windows[len(timers) :]
+        noted = np.zeros(len(groups), np.bool_)
+        noted[of_timers] = True
+        fires = noted.copy()
+        fires[of_timers[timers.parts[0] != timers.ends - 1]] = False
         gone = np.zeros(len(entries), np.bool_)
-        gone[places] = [each is not None for each in wanted]
-        taken = entries.take(places[[each is True for each in wanted]])
+        gone[places] = noted[of_rows]
+        order = groups.order[groups.order >= len(timers)] - len(timers)
+        order = order[fires[of_rows[order]]]
+        if self._remote:  # of such a map the first rows may have been read last
+            numbers = entries.parts[0][places]
+            order = order[np.lexsort([numbers[order], of_rows[order]])]
+        taken = entries.take(places[order])
         if gone.any():
             self._remove(entries.select(gone))
             self._merged = entries.select(~gone)
-        self._give_back(of_keys, until)
-        return taken.take(np.lexsort([taken.parts[0], taken.starts, taken.ends, taken.slots]))
+        self._give_back(slots, until)
+        return taken
 
     def are_away(self, slots: Numbers) -> Numbers:
         """Which of these keys have a map that stays with the JVM."""
@@ -112,8 +123,7 @@ class ListedColumns(WindowColumns):
         return numbers
 
     def _bound(self, until: int) -> pa.Array:
-        columns = [pa.array([each]) for each in (until + 2, -_LAST, 0)]
-        return pa.StructArray.from_arrays(columns, fields=list(self._key_type))
+        return self._keys(*(np.array([each]) for each in (until + 2, -_LAST, 0)))
 
     # -- keys and values ------------------------------------------------------------------------
 
@@ -124,8 +134,7 @@ class ListedColumns(WindowColumns):
         return Entries(slots, ones, ends, starts, [numbers, elements], True)
 
     def _keys_of(self, entries: Entries) -> pa.Array:
-        columns = [pa.array(each) for each in (entries.ends, entries.starts, entries.parts[0])]
-        return pa.StructArray.from_arrays(columns, fields=list(self._key_type))
+        return self._keys(entries.ends, entries.starts, entries.parts[0])
 
     def rows_of(self, entries: Entries) -> pa.Array:
         """The rows without their times."""

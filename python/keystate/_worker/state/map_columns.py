@@ -1,0 +1,195 @@
+"""Sorted maps with an entry for each window of a key, by columns.
+
+A map that stays with the JVM is asked for what is needed of it.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from keystate._protocol import Bound, Part, state_column
+from keystate._spec import StateSpec
+from keystate._worker.aggregates.accumulators import Accumulation
+from keystate._worker.aggregates.groups import Numbers
+from keystate._worker.messages.columns import Columns, list_column
+from keystate._worker.state.column_entries import Entries
+from keystate._worker.state.column_state import ColumnState
+from keystate._worker.state.maps import LARGEST_PAGE
+
+_LAST = 2**63 - 1
+
+
+class MapColumns(ColumnState):
+    """The entries of all keys' maps.
+
+    Args:
+        spec: of the state.
+        index: of the state.
+        cursor: knows the side channel.
+        aggregation: computes values.
+    """
+
+    def __init__(self, spec: StateSpec, index: int, cursor: Any, aggregation: Accumulation) -> None:
+        self._key_type: pa.DataType = spec.key_codec().arrow
+        self._old_remote: dict[int, set[Any]] = {}
+        super().__init__(spec, index, cursor, aggregation)
+
+    def _no_entries(self) -> Entries:
+        none = np.empty(0, np.int64)
+        return self._entries(none, self._no_keys(), pa.array([], self._codec.arrow))
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._removed: list[tuple[Numbers, pa.Array]] = []  # slots and keys
+        #: For each slot whose map stays with the JVM the entries that are known, or known not to be
+        #: there.
+        self._remote: dict[int, set[Any]] = {}
+        self._scanned: dict[int, int] = {}  # until when such a map has been read
+
+    def _remove(self, entries: Entries) -> None:
+        """Notes that entries are gone, or have another key."""
+        known = entries.select(entries.stored)
+        if len(known):
+            self._removed.append((known.slots, self._keys_of(known)))
+
+    def _of(self, slots: Numbers) -> Numbers:
+        """By slot, whether it is one of these."""
+        chosen = np.zeros(self._size, np.bool_)
+        chosen[slots] = True
+        return chosen
+
+    # -- a map that stays with the JVM ----------------------------------------------------------
+
+    def _scan_remote(self, slots: Numbers, until: int) -> None:
+        for slot in self._remote.keys() & set(slots.tolist()):
+            self._scan(slot, until)
+
+    def _scan(self, slot: int, until: int) -> None:
+        """Reads the entries of a remote map up to a time, and one more."""
+        if self._scanned.get(slot, -_LAST) >= until:
+            return
+        self._scanned[slot] = until
+        scan = partial(self._cursor.client.scan, self.index, slot)
+        if until >= _LAST - 1:
+            self._read(slot, scan([], None, False, LARGEST_PAGE))
+            return
+        bound = self._bound(until)
+        self._read(slot, scan([Bound.END], bound, False, LARGEST_PAGE))
+        self._read(slot, islice(scan([Bound.START], bound, False, 1), 1))
+
+    @abstractmethod
+    def _bound(self, until: int) -> pa.Array:
+        """The first key of entries whose time is later."""
+
+    def _read(self, slot: int, pages: Iterable[Any]) -> None:
+        """Adds what is in pages of a remote map and not known."""
+        known = self._remote[slot]
+        for (keys, values), _, _ in pages:
+            named = self._names(keys)
+            new = pa.array([name not in known for name in named], pa.bool_())
+            known.update(named)
+            keys, values = keys.filter(new), values.filter(new)
+            self._append(self._entries(np.full(len(keys), slot), keys, values))
+
+    def _names(self, keys: pa.Array) -> list[Any]:
+        """What is known of a remote map, of entries with these keys."""
+        return list(zip(*(part.to_pylist() for part in keys.flatten())))
+
+    # -- between JVM and worker -----------------------------------------------------------------
+
+    def new_generation(self) -> None:
+        remote = self._remote
+        super().new_generation()
+        self._old_remote = remote
+
+    def forget(self) -> None:
+        super().forget()
+        self._old_remote = {}
+
+    def _sent(self, message: Columns, first: int) -> Entries:
+        lists = message.elements(state_column(self.index, Part.KEYS))
+        self._size += len(lists)
+        self._away = np.flatnonzero(lists.is_null().to_numpy(zero_copy_only=False))
+        lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+        if not lengths.any():
+            return self._none
+        values = message.elements(state_column(self.index, Part.VALUES)).flatten()
+        slots = np.repeat(np.arange(first, self._size), lengths)
+        return self._entries(slots, lists.flatten(), values)
+
+    def _loaded(self, first: int, old: Numbers | None) -> None:
+        for i in self._away.tolist():
+            if old is None or old[i] < 0:
+                self._remote[first + i] = set()
+        if old is not None and self._old_remote:
+            for i, before in enumerate(old.tolist()):
+                if before in self._old_remote:
+                    self._remote[first + i] = self._old_remote[before]
+
+    def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
+        put = self._take_changed(start, stop)
+        gone_slots, gone = self._take_removed(start, stop)
+        slots = np.flatnonzero(self._of(put.slots) | self._of(gone_slots))
+        if len(slots) == 0:
+            return self.no_changes()
+        values = self._aggregation.pack(put.parts, self._codec.arrow)
+        columns = {
+            Part.SLOT: pa.array(slots, pa.int32()),
+            Part.RESET: pa.array(np.zeros(len(slots), np.bool_)),
+            Part.KEYS: _lists(slots, put.slots, self._keys_of(put)),
+            Part.VALUES: _lists(slots, put.slots, values),
+            Part.REMOVED: _lists(slots, gone_slots, gone),
+        }
+        return {self._column(name): list_column(array) for name, array in columns.items()}
+
+    def _take_removed(self, start: int, stop: int) -> tuple[Numbers, pa.Array]:
+        """Slots and keys of the entries that were removed, sorted by slot."""
+        if not self._removed:
+            return self._none.slots, self._no_keys()
+        slots = np.concatenate([each for each, _ in self._removed])
+        keys = pa.concat_arrays([each for _, each in self._removed])
+        here = (slots >= start) & (slots < stop)
+        self._removed = [(slots[~here], keys.filter(pa.array(~here)))] if not here.all() else []
+        (places,) = np.nonzero(here)
+        places = places[np.argsort(slots[places], kind="stable")]
+        return slots[places], keys.take(pa.array(places))
+
+    def _change_types(self) -> dict[str, pa.DataType]:
+        keys = pa.list_(self._key_type)
+        return {
+            Part.RESET: pa.bool_(),
+            Part.KEYS: keys,
+            Part.VALUES: pa.list_(self._codec.arrow),
+            Part.REMOVED: keys,
+        }
+
+    # -- keys and values ------------------------------------------------------------------------
+
+    @abstractmethod
+    def _entries(self, slots: Numbers, keys: pa.Array, values: pa.Array) -> Entries:
+        """Entries as they are stored."""
+
+    @abstractmethod
+    def _keys_of(self, entries: Entries) -> pa.Array:
+        """Their keys, as they are stored."""
+
+    def _keys(self, *columns: Numbers) -> pa.Array:
+        arrays = [pa.array(column, pa.int64()) for column in columns]
+        return pa.StructArray.from_arrays(arrays, fields=list(self._key_type))
+
+    def _no_keys(self) -> pa.Array:
+        return pa.array([], self._key_type)
+
+
+def _lists(slots: Numbers, of_slots: Numbers, elements: pa.Array) -> pa.Array:
+    """For each slot the list of its elements, which are sorted by slot."""
+    bounds = np.append(np.searchsorted(of_slots, slots), len(of_slots))
+    return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), elements)

@@ -1,0 +1,126 @@
+"""The timers of windows whose rows are kept, by columns: which windows a key's timer is for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from keystate._spec import StateSpec
+from keystate._worker.aggregates.accumulators import Parts
+from keystate._worker.aggregates.groups import Groups, Numbers
+from keystate._worker.state.column_entries import Entries, sorted_by
+from keystate._worker.state.map_columns import MapColumns
+
+_LAST = 2**63 - 1
+
+
+class _Whose:
+    """For whom timers are. Their parts are their times, and the bits of those who have set them."""
+
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        raise NotImplementedError("timers that differ in their times are not merged")
+
+    def pack(self, parts: Parts, kind: pa.DataType) -> pa.Array:
+        return pa.array(parts[1], kind)
+
+    def unpack(self, stored: pa.Array) -> Parts:
+        raise NotImplementedError("a timer has its time in its key")
+
+
+class NotedTimers(MapColumns):
+    """The timers of all keys' windows. An entry has its clock as `opens`.
+
+    Args:
+        spec: of the state.
+        index: of the state.
+        cursor: knows the side channel.
+        domain: the clock of windows that begin now.
+        everyone: the bits of all who can set a timer.
+        operator: the operator's.
+    """
+
+    def __init__(
+        self, spec: StateSpec, index: int, cursor: Any, domain: int, everyone: int, operator: int
+    ) -> None:
+        self._domain = domain
+        self._everyone = everyone
+        self._operator = operator
+        super().__init__(spec, index, cursor, _Whose())
+
+    # -- what the operator does -----------------------------------------------------------------
+
+    def note(self, slots: Numbers, ends: Numbers, starts: Numbers) -> None:
+        """Notes the timers of windows at their ends, for everyone; harmless where they are noted.
+
+        So it does not matter what a remote map has of them. They may be there: they are removed.
+
+        Args:
+            slots: the windows' keys.
+            ends: their ends, in ms.
+            starts: their starts.
+        """
+        domains = np.full(len(slots), self._domain)
+        parts = [ends - 1, np.full(len(slots), self._everyone)]
+        timers = Entries(slots, domains, ends, starts, parts, False)
+        if self._remote:
+            timers.stored = np.isin(slots, list(self._remote))
+            far = timers.select(timers.stored)
+            for slot, name in zip(far.slots.tolist(), self._names(self._keys_of(far))):
+                self._remote[slot].add(name)
+        self._append(timers)
+
+    def take(self, slots: Numbers, until: int) -> Entries:
+        """Takes out the timers of these keys up to a time.
+
+        Returns:
+            The operator's. A window's is at its end, or it had ended before a restart and was kept
+            for late rows.
+        """
+        taken = self._take(self._domain, slots, until)
+        return taken.select(taken.parts[1] & self._operator != 0)
+
+    def forget_others(self, slots: Numbers) -> None:
+        """Removes the timers that these keys have by the other clock."""
+        self._take(1 - self._domain, slots, _LAST)
+
+    def _take(self, domain: int, slots: Numbers, until: int) -> Entries:
+        mine = self._of(slots)
+        self._scan_remote(slots, until)
+        entries = self._merge()
+        due = mine[entries.slots] & (entries.opens == domain) & (entries.parts[0] <= until)
+        taken = entries.select(due)
+        if len(taken):
+            self._remove(taken)
+            self._merged = entries.select(~due)
+        return taken
+
+    def _together(self, entries: Entries) -> Entries:
+        if np.array_equal(entries.parts[0], entries.ends - 1):
+            groups = entries.groups()
+        else:
+            columns = (entries.slots, entries.opens, entries.parts[0], entries.ends, entries.starts)
+            order, differs = sorted_by(*columns)
+            groups = Groups(order, np.concatenate([[0], np.flatnonzero(differs) + 1]))
+        # What the JVM has came first, and stays as it is unless there is more to note.
+        merged = entries.take(groups.order[groups.starts])
+        whose = np.bitwise_or.reduceat(entries.parts[1][groups.order], groups.starts)
+        merged.changed |= whose != merged.parts[1]
+        merged.parts[1] = whose
+        return merged
+
+    # -- keys and values ------------------------------------------------------------------------
+
+    def _bound(self, until: int) -> pa.Array:
+        return self._keys(*(np.array([each]) for each in (self._domain, until + 1, -_LAST, -_LAST)))
+
+    def _entries(self, slots: Numbers, keys: pa.Array, values: pa.Array) -> Entries:
+        domains, times, ends, starts = (
+            part.to_numpy(zero_copy_only=False) for part in keys.flatten()
+        )
+        whose = values.to_numpy(zero_copy_only=False).astype(np.int64)
+        return Entries(slots, domains, ends, starts, [times, whose], True)
+
+    def _keys_of(self, entries: Entries) -> pa.Array:
+        return self._keys(entries.opens, entries.parts[0], entries.ends, entries.starts)

@@ -35,6 +35,7 @@ from keystate.windows import (
     EventTimeTrigger,
     GlobalWindows,
     MergingWindowAssigner,
+    ProcessingTimeSessionWindows,
     ProcessWindowFunction,
     PurgingTrigger,
     SlidingEventTimeWindows,
@@ -342,13 +343,32 @@ def test_new_windows_fire_on_time_by_another_lateness(
         assert harness.num_keys == 0
 
 
-@pytest.mark.parametrize("before", [by_aggregate, by_opened_aggregate])
-@pytest.mark.parametrize("after", [by_aggregate, by_opened_aggregate])
+both_clocks = pytest.mark.parametrize(
+    ("by_time", "by_clock"),
+    [
+        (TumblingEventTimeWindows.of(1000), TumblingProcessingTimeWindows.of(1000)),
+        (EventTimeSessionWindows.with_gap(1000), ProcessingTimeSessionWindows.with_gap(1000)),
+    ],
+    ids=["tumbling", "sessions"],
+)
+all_ways = pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (before, after)
+        for ways in ((by_aggregate, by_opened_aggregate), (by_list, by_opened_list))
+        for before in ways
+        for after in ways
+    ],
+)
+
+
+@both_clocks
+@all_ways
 @pytest.mark.parametrize("to_clock", [False, True])
+@pytest.mark.parametrize("watermark_moves", [False, True])
 def test_windows_by_the_other_clock_after_a_restart(
-    to_clock: bool, before: Any, after: Any
+    by_time: Any, by_clock: Any, watermark_moves: bool, to_clock: bool, before: Any, after: Any
 ) -> None:
-    by_time, by_clock = TumblingEventTimeWindows.of(1000), TumblingProcessingTimeWindows.of(1000)
     assigners = (by_time, by_clock) if to_clock else (by_clock, by_time)
     one, other = (way(window(each)) for way, each in zip((before, after), assigners))
     harness = harness_of(one)
@@ -356,11 +376,30 @@ def test_windows_by_the_other_clock_after_a_restart(
     harness.process_batch([("a", 1, at(100))], watermark=50)
     harness = KeyedProcessHarness.restore(harness.snapshot(), other)
     fired = harness.set_processing_time(2500)
-    fired += harness.process_batch([("a", 2, at(2600))], watermark=2400)
+    fired += harness.process_batch([("a", 2, at(2500))], watermark=2400)
     for time in (3500, 5000):
         fired += harness.set_processing_time(time)
-        fired += harness.advance_watermark(time)
-    assert sorted(map(tuple, fired)) == [("a", 1, 0, 999), ("a", 2, 2000, 2999)]
+        if watermark_moves or not to_clock:
+            fired += harness.advance_watermark(time)
+    ends = (999, 2999) if isinstance(by_time, TumblingEventTimeWindows) else (1099, 3499)
+    assert sorted((*row[:2], row[3]) for row in fired) == [("a", 1, ends[0]), ("a", 2, ends[1])]
+    assert harness.num_keys == 0
+
+
+@both_clocks
+@all_ways
+def test_windows_that_are_kept_for_late_rows_do_not_fire_by_the_clock(
+    by_time: Any, by_clock: Any, before: Any, after: Any
+) -> None:
+    harness = harness_of(before(window(by_time).allowed_lateness(5000)))
+    harness.process_batch([("a", 1, at(100))], watermark=50)
+    assert len(harness.advance_watermark(1500)) == 1
+    harness = KeyedProcessHarness.restore(harness.snapshot(), after(window(by_clock)))
+    harness.set_processing_time(2500)
+    fired = harness.process_batch([("a", 2, at(2500))], watermark=2400)
+    fired += [row for time in (3600, 9000) for row in harness.set_processing_time(time)]
+    assert [row.total for row in fired] == [2]
+    harness.advance_watermark(10_000)
     assert harness.num_keys == 0
 
 

@@ -177,6 +177,7 @@ class AnyWindowsFunction(WindowsFunction):
         are found at once, when none has any: a key has one timer for a time, and it can be deleted
         only if it is known whose it is.
         """
+        self._timers.adopt(self._domain, self._at.row)
         if self._merging is not None:
             if not self._timers.is_empty():
                 return
@@ -189,7 +190,7 @@ class AnyWindowsFunction(WindowsFunction):
             cleanup = self._cleanup_time(window)
             if self._merging is None and self._timers.has(self._domain, key, cleanup):
                 continue
-            if self._is_late(window, at.row):
+            if not self.by_event_time or self._is_late(window, at.row):
                 self._remove(key, window)
             else:
                 self._set_timer(cleanup, key)
@@ -201,10 +202,15 @@ class AnyWindowsFunction(WindowsFunction):
             return
         end, cleanup = window.max_timestamp(), self._cleanup_time(window)
         is_own = domain == self._domain
-        if self.by_event_time and cleanup < (time if is_own else at.row.late_watermark + 1):
+        if not is_own and whose & FOR_OPERATOR:
+            # It was set before a restart: the windows had the other clock.
+            self._timers.set(self._domain, time, key, FOR_OPERATOR, at.row)
+        if is_own and cleanup < time:
             # Lateness was longer before a restart: the window is gone.
-            if is_own and whose & FOR_OPERATOR:
+            if whose & FOR_OPERATOR:
                 self._remove(key, window)
+            return
+        if not is_own and self._is_late(window, at.row):
             return
         # The operator's timer is from before a restart if it is at neither of these.
         if whose & FOR_TRIGGER or time in (end, cleanup):

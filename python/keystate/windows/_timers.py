@@ -81,6 +81,21 @@ class WindowTimers:
         for _, time, _, _ in self._state.keys_from(start, 1, (domain + 1, *start[1:])):
             register(domain, time, ctx)
 
+    def adopt(self, domain: int, ctx: Any) -> None:
+        """Has the operator's timers by the other clock be by this one.
+
+        They were set before a restart.
+        """
+        other = 1 - domain
+        start, before = ((d, FIRST_TIME, FIRST_TIME, FIRST_TIME) for d in (other, other + 1))
+        while found := self._state.keys_from(start, 1, before):
+            (key,) = found
+            _, time, end, begin = key
+            start = (other, time, end, begin + 1)
+            if self._state.get(key) & FOR_OPERATOR:
+                self.delete(other, time, (end, begin), FOR_OPERATOR, ctx)
+                self.set(domain, time, (end, begin), FOR_OPERATOR, ctx)
+
     def pop(self, domain: int, until: int, ctx: Any) -> tuple[int, WindowKey, int] | None:
         """Takes out the first timer up to a time: its time, its window, and for whom it is."""
         end = domain + 1 if until == LAST_TIME else domain

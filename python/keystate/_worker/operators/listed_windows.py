@@ -69,8 +69,7 @@ class ListedWindowsOperator(FoldedWindowsOperator):
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
         slots, domains, _ = due_arrays(message)
-        # Of a trigger by the other clock, before a restart.
-        self._noted.forget_others(slots[domains != self._domain])
+        self._noted.adopt(slots[domains != self._domain])
         super()._fire(message, results)
 
     def _lift(self, rows: pa.RecordBatch) -> Parts:

@@ -54,7 +54,7 @@ class NotedTimers(MapColumns):
     def note(self, slots: Numbers, ends: Numbers, starts: Numbers) -> None:
         """Notes the timers of windows at their ends, for everyone; harmless where they are noted.
 
-        So it does not matter what a remote map has of them. They may be there: they are removed.
+        So it does not matter what a remote map has of them.
 
         Args:
             slots: the windows' keys.
@@ -63,13 +63,7 @@ class NotedTimers(MapColumns):
         """
         domains = np.full(len(slots), self._domain)
         parts = [ends - 1, np.full(len(slots), self._everyone)]
-        timers = Entries(slots, domains, ends, starts, parts, False)
-        if self._remote:
-            timers.stored = np.isin(slots, list(self._remote))
-            far = timers.select(timers.stored)
-            for slot, name in zip(far.slots.tolist(), self._names(self._keys_of(far))):
-                self._remote[slot].add(name)
-        self._append(timers)
+        self._add(Entries(slots, domains, ends, starts, parts, False))
 
     def take(self, slots: Numbers, until: int) -> Entries:
         """Takes out the timers of these keys up to a time.
@@ -78,22 +72,46 @@ class NotedTimers(MapColumns):
             The operator's. A window's is at its end, or it had ended before a restart and was kept
             for late rows.
         """
-        taken = self._take(self._domain, slots, until)
+        self._scan_remote(slots, until)
+        self._adopt(slots)
+        entries = self._merge()
+        due = self._of(slots)[entries.slots] & (entries.opens == self._domain)
+        taken = self._take(due & (entries.parts[0] <= until))
         return taken.select(taken.parts[1] & self._operator != 0)
 
-    def forget_others(self, slots: Numbers) -> None:
-        """Removes the timers that these keys have by the other clock."""
-        self._take(1 - self._domain, slots, _LAST)
+    def adopt(self, slots: Numbers) -> None:
+        """Has the operator's timers of these keys by the other clock be by this one.
 
-    def _take(self, domain: int, slots: Numbers, until: int) -> Entries:
-        mine = self._of(slots)
-        self._scan_remote(slots, until)
+        They were set before a restart.
+        """
+        self._scan_remote(slots, _LAST)
+        self._adopt(slots)
+
+    def _adopt(self, slots: Numbers) -> None:
         entries = self._merge()
-        due = mine[entries.slots] & (entries.opens == domain) & (entries.parts[0] <= until)
-        taken = entries.select(due)
+        others = entries.opens != self._domain
+        if not others.any():
+            return
+        taken = self._take(others & self._of(slots)[entries.slots])
+        taken = taken.select(taken.parts[1] & self._operator != 0)
+        domains = np.full(len(taken), self._domain)
+        self._add(Entries(taken.slots, domains, taken.ends, taken.starts, taken.parts, False))
+
+    def _add(self, timers: Entries) -> None:
+        if self._remote:
+            # They may be there: so they are removed there too.
+            timers.stored = np.isin(timers.slots, list(self._remote))
+            far = timers.select(timers.stored)
+            for slot, name in zip(far.slots.tolist(), self._names(self._keys_of(far))):
+                self._remote[slot].add(name)
+        self._append(timers)
+
+    def _take(self, chosen: Numbers) -> Entries:
+        entries = self._merged
+        taken = entries.select(chosen)
         if len(taken):
             self._remove(taken)
-            self._merged = entries.select(~due)
+            self._merged = entries.select(~chosen)
         return taken
 
     def _together(self, entries: Entries) -> Entries:

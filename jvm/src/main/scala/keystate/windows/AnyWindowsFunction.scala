@@ -114,18 +114,21 @@ private[keystate] final class AnyWindowsFunction(
     * are merged all are found at once, when none has any: a key has one timer for a time, and it can
     * be deleted only if it is known whose it is.
     */
-  private def findTimers(end: Long): Unit = contents match {
-    case folded: FoldedContents if merging == null || timers.isEmpty =>
-      val last = if (merging == null) end else Long.MaxValue
-      folded.ending(last).foreach(key => setTimer(key.end - 1, key))
-      folded.closed.foreach(findTimerOfClosed)
-    case _ =>
+  private def findTimers(end: Long): Unit = {
+    timers.adopt(domain, at.row.timerService())
+    contents match {
+      case folded: FoldedContents if merging == null || timers.isEmpty =>
+        val last = if (merging == null) end else Long.MaxValue
+        folded.ending(last).foreach(key => setTimer(key.end - 1, key))
+        folded.closed.foreach(findTimerOfClosed)
+      case _ =>
+    }
   }
 
   private def findTimerOfClosed(key: WindowKey): Unit = {
     val cleanup = cleanupTime(key.window)
     if (merging == null && timers.has(domain, key, cleanup)) ()
-    else if (isLate(key.window, lateWatermark(at.row))) remove(key)
+    else if (!byEventTime || isLate(key.window, lateWatermark(at.row))) remove(key)
     else setTimer(cleanup, key)
   }
 
@@ -140,11 +143,14 @@ private[keystate] final class AnyWindowsFunction(
     at.window = key
     val (end, cleanup, isOwn) = (window.maxTimestamp, cleanupTime(window), of == domain)
     def isFor(who: Int) = (whose & who) != 0
-    if (!contents.contains(key)) ()
-    else if (byEventTime && (if (isOwn) cleanup < time else cleanup <= lateWatermark(at.row))) {
+    val isThere = contents.contains(key)
+    // It was set before a restart: the windows had the other clock.
+    if (isThere && !isOwn && isFor(WindowTimers.ForOperator))
+      timers.set(domain, time, key, WindowTimers.ForOperator, at.row.timerService())
+    if (isThere && isOwn && cleanup < time) {
       // Lateness was longer before a restart: the window is gone.
-      if (isOwn && isFor(WindowTimers.ForOperator)) remove(key)
-    } else {
+      if (isFor(WindowTimers.ForOperator)) remove(key)
+    } else if (isThere && (isOwn || !isLate(window, lateWatermark(at.row)))) {
       // The operator's timer is from before a restart if it is at neither of these.
       if (isFor(WindowTimers.ForTrigger) || time == end || time == cleanup) {
         val result =

@@ -92,6 +92,21 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
   def rearm(domain: TimeDomain, service: TimerService): Unit =
     Option(first(domain)).foreach(next => setOfKey(domain, next.getKey.time, service))
 
+  /** Has the operator's timers by the other clock be by this one: they were set before a restart. */
+  def adopt(domain: TimeDomain, service: TimerService): Unit = {
+    val other =
+      if (domain == TimeDomain.EVENT_TIME) TimeDomain.PROCESSING_TIME else TimeDomain.EVENT_TIME
+    var next = first(other)
+    while (next != null && next.getKey.domain == stored(other)) {
+      val timer = next.getKey
+      if ((next.getValue & ForOperator) != 0) {
+        delete(other, timer.time, timer.window, ForOperator, service)
+        set(domain, timer.time, timer.window, ForOperator, service)
+      }
+      next = timers.ceilingEntry(timer.copy(start = timer.start + 1))
+    }
+  }
+
   /** Takes out the first timer up to a time, with for whom it is; null if there is none. */
   def pop(domain: TimeDomain, until: Long, service: TimerService): (WindowTimer, Int) = {
     val first = this.first(domain)

@@ -138,8 +138,10 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
             subtask.restart()
             Nil
           case "rules" =>
+            val rules = arguments.head
+            val same = JObject("assigner" -> json \ "assigner")
             subtask.restart(
-              result(arguments.head.merge(JObject("assigner" -> json \ "assigner"))) _
+              result(if (rules \ "assigner" == JNothing) rules.merge(same) else rules) _
             )
             Nil
           case other => fail(other)
@@ -274,6 +276,41 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
         assert(subtask.numEntries == 0)
       }
     }
+
+  for ((kind, build) <- builds; backend <- Seq("hashmap", "rocksdb")) {
+    val (byTime, byClock) =
+      (
+        JArray(List(JString("TumblingEventTimeWindows"), JInt(1000))),
+        JArray(List(JString("TumblingProcessingTimeWindows"), JInt(1000)))
+      )
+    def goesOn(from: JValue, to: JValue, steps: String) = {
+      val all = JsonMethods.parse(steps).children.map {
+        case JString("restart") => JArray(List(JString("rules"), JObject("assigner" -> to)))
+        case step => step
+      }
+      assert(
+        check(JObject("assigner" -> from, "steps" -> JArray(all)), build, backend).contains(0L)
+      )
+    }
+
+    test(s"windows that go on by the clock, by $kind, on $backend") {
+      goesOn(
+        byTime,
+        byClock,
+        """[["clock", 100], ["row", "a", 1, 100, 50], "restart", ["clock", 2500], ["row", "a", 2, 100],
+          | ["clock", 3500, [["a", 1, 0, 999], ["a", 2, 2000, 2999]]], ["watermark", 5000]]""".stripMargin
+      )
+    }
+
+    test(s"windows that go on by event time, by $kind, on $backend") {
+      goesOn(
+        byClock,
+        byTime,
+        """[["clock", 100], ["row", "a", 1, 100, 50], "restart", ["row", "a", 2, 2500, 2400],
+          | ["clock", 3500], ["watermark", 3500, [["a", 1, 0, 999], ["a", 2, 2000, 2999]]]]""".stripMargin
+      )
+    }
+  }
 
   // What a reduce keeps is like what an aggregate keeps, so one of them will do there.
   for ((backend, tried) <- Seq("hashmap" -> builds, "rocksdb" -> (builds - "reduce")))

@@ -34,6 +34,10 @@ def is_begun(df: Any) -> bool:
     return "PartialAggregate" in df._jdf.queryExecution().analyzed().toString()
 
 
+def is_without_repeats(df: Any) -> bool:
+    return "WithoutRepeats" in df._jdf.queryExecution().analyzed().toString()
+
+
 @pytest.mark.parametrize(
     ("backend", "assigner"),
     [
@@ -184,6 +188,53 @@ def test_all_types(spark: Any) -> None:
     assert shown[0] == shown[1] and len(shown[0]) == 3
 
 
+def test_repeated_rows_are_left_out(spark: Any) -> None:
+    """Where they change nothing; with more values than hashes are kept, and of any type."""
+    rows = spark.range(200_000).selectExpr(
+        "if(id % 5 = 0, null, id % 3) AS key",
+        "id % 1999 AS x",
+        "nullif(cast(id % 401 AS string), '7') AS text",
+        "CASE id % 4 WHEN 0 THEN 0.0D WHEN 1 THEN -0.0D WHEN 2 THEN double('nan') END AS f",
+        "cast(id % 17 AS decimal(9, 2)) AS d",
+        "array(id) AS others",
+    )
+    keyed = keystate.keyed(rows.repartition(3), "key")
+    of = (
+        *map(agg.approx_count_distinct, ("x", "text", "f", "d")),
+        agg.approx_count_distinct("x", rsd=0.2).alias("rough"),
+        agg.max("text"),
+        agg.min("d"),
+    )
+    less, plain, combined = (keyed.aggregate(*of, combine=each) for each in (None, False, True))
+    assert is_without_repeats(less)
+    assert not is_without_repeats(plain) and not is_without_repeats(combined)
+    found = [sorted(map(repr, df.collect())) for df in (less, plain, combined)]
+    assert found[0] == found[1] == found[2] and len(found[0]) == 4
+
+
+def test_a_stream_without_repeated_rows(
+    stream: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    """With restarts that change it."""
+    chance = random.Random(8)
+    fed = {less: stream(SCHEMA) for less in (True, False)}
+    for backend, changes in (("hashmap", True), ("rocksdb", False), ("hashmap", True)):
+        settings(**{"spark.keystate.backend": backend})
+        batches = [[row for row in batch(chance, 5000, 60) for _ in range(3)] for _ in range(2)]
+        found = {}
+        for less, each in fed.items():
+            each.feed(*batches)
+            out = keystate.keyed(each.source(), "key").aggregate(
+                agg.approx_count_distinct("value"),
+                agg.approx_count_distinct("time"),
+                combine=None if less and changes else False,
+            )
+            assert is_without_repeats(out) == (less and changes)
+            emitted = each.micro_batches(out, "update")
+            found[less] = [sorted(map(repr, rows)) for rows in emitted]
+        assert found[True] == found[False] and any(found[True])
+
+
 @pytest.mark.parametrize("combine", [True, None, False])
 def test_keys_with_names_of_columns_that_are_made(spark: Any, combine: bool | None) -> None:
     names = ["_AGGREGATE0", "_aggregate1", "_aggregate_rows", "_aggregate_time", "in0", "_0"]
@@ -242,8 +293,9 @@ def test_what_is_not_begun(spark: Any, stream: Callable[..., Any]) -> None:
         of(rows, "f").aggregate(agg.count()),
         of(rows, F.col("key") % 2).aggregate(agg.count()),
         of(rows, "key", order_by="x").aggregate(agg.count()),
+        of(rows, "key").aggregate(agg.approx_count_distinct("x"), agg.sum("x"), agg.first("x")),
     ):
-        assert not is_begun(out) and len(out.collect()) == 1
+        assert not is_begun(out) and not is_without_repeats(out) and len(out.collect()) == 1
     timed = stream(SCHEMA).source().withWatermark("time", "1 second")
     late = OutputTag("late", timed.schema)
     tumbling = of(timed, "key").window(TumblingEventTimeWindows.of(1000))

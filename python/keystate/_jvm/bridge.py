@@ -121,6 +121,17 @@ def process(operator: Operator) -> DataFrame:
         )
 
 
+def without_repeats(rows: DataFrame, columns: Sequence[int]) -> DataFrame:
+    """Leaves out rows that have the same in some columns as one before, as far as it is known.
+
+    Args:
+        rows: the rows.
+        columns: the indexes of these columns.
+    """
+    jvm = _jvm(rows.sparkSession)
+    return jvm.frame(rows.sparkSession, "withoutRepeats", rows, json.dumps(list(columns)))
+
+
 def partial_aggregate(
     rows: DataFrame, group_columns: int, functions: Sequence[tuple[str, int]]
 ) -> DataFrame:

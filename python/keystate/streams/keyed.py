@@ -36,7 +36,12 @@ from keystate.side_outputs import ResultDataFrame
 from keystate.state import TypeLike
 from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream
 from keystate.streams.connected import ConnectedStreams
-from keystate.streams.partial_aggregates import begins_in_spark, partial_aggregates
+from keystate.streams.partial_aggregates import (
+    are_changed_by_repeats,
+    begins_in_spark,
+    partial_aggregates,
+    without_repeats,
+)
 from keystate.streams.rows import RowStream
 from keystate.ttl import Time
 from keystate.windows._assigners import GlobalWindows, WindowAssigner
@@ -369,10 +374,11 @@ class KeyedStream(RowStream[ROW]):
                 and are put together after it. What is emitted stays the same, but for the order in
                 which floats are summed. ``None``: where Spark's hash aggregate does it, which is
                 for count, sum and mean of numbers, min and max of numbers, dates, times and
-                booleans, and keys that are columns of plain types. ``True``: also of other
-                aggregates and keys, where it is done in Python for each batch of Arrow, and it is
-                an error if it can't be. The state is the same, so a query may change this at a
-                restart.
+                booleans, and keys that are columns of plain types; and of
+                ``approx_count_distinct``, alone or with min and max, rows are left out that repeat
+                one before. ``True``: also of other aggregates and keys, where it is done in Python
+                for each batch of Arrow, and it is an error if it can't be. The state is the same,
+                so a query may change this at a restart.
 
         Raises:
             DeclarationError: there is no such column, an aggregate does not take its type, or
@@ -385,6 +391,7 @@ class KeyedStream(RowStream[ROW]):
         rows = self._input
         resolved = resolve(aggregates, rows.row_type)
         stream: KeyedStream[Any] | None = None
+        plain: KeyedStream[Any] = self
         if combine:
             keys = self._combining_keys(time_mode, late_output, on_error)
             # The harness gives rows one by one.
@@ -397,9 +404,10 @@ class KeyedStream(RowStream[ROW]):
             and not self._why_not(time_mode, late_output, on_error)
         ):
             stream = self._begun(resolved)
+            plain = plain if stream else self._without_repeats(resolved) or self
         combined = stream is not None
         plan, output = aggregate_plan(resolved, rows.key_type, rows.df.isStreaming, combined)
-        return (stream or self)._apply(plan, output, name, time_mode, on_error, late_output)
+        return (stream or plain)._apply(plan, output, name, time_mode, on_error, late_output)
 
     def _begun(
         self, aggregates: Sequence[ColumnAggregate], panes: Panes | None = None
@@ -412,6 +420,16 @@ class KeyedStream(RowStream[ROW]):
         if not begins_in_spark(aggregates, rows.key_type):
             return None
         return self._of(partial_aggregates(aggregates, rows, keys, panes))
+
+    def _without_repeats(self, aggregates: Sequence[ColumnAggregate]) -> KeyedStream[Any] | None:
+        """The stream without rows that change nothing; ``None`` if all may."""
+        rows = self._input
+        keys = key_names(rows, self._cols)
+        if keys is None or rows.order or isinstance(rows.df, SchemaRows):
+            return None
+        if are_changed_by_repeats(aggregates):
+            return None
+        return self._of(without_repeats(aggregates, rows, keys))
 
     def _apply_begun(
         self, aggregates: Sequence[ColumnAggregate], panes: Panes

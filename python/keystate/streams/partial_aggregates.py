@@ -62,6 +62,29 @@ def begins_in_spark(aggregates: Sequence[ColumnAggregate], keys: T.StructType) -
     )
 
 
+def are_changed_by_repeats(aggregates: Sequence[ColumnAggregate]) -> bool:
+    """Whether a row counts that is the same as one before."""
+    return any(
+        each.declared.kind not in ("approx_count_distinct", "min", "max") for each in aggregates
+    )
+
+
+def without_repeats(
+    aggregates: Sequence[ColumnAggregate], rows: Input, keys: Sequence[str]
+) -> Input:
+    """The rows without those that are the same as one before in their task, as far as it is known.
+
+    Args:
+        aggregates: what they are of.
+        rows: the stream.
+        keys: its key columns, by their names.
+    """
+    fields = rows.row_type.names
+    read = {fields[each.column] for each in aggregates if each.column is not None}
+    df = bridge.without_repeats(rows.df, sorted(map(fields.index, read.union(keys))))
+    return dataclasses.replace(rows, df=df, keys=[df[quoted(key)] for key in keys])
+
+
 def partial_aggregates(
     aggregates: Sequence[ColumnAggregate],
     rows: Input,

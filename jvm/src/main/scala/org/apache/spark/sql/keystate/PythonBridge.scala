@@ -6,7 +6,8 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.fs.Path
 import org.json4s.JsonDSL._
-import org.json4s.jackson.JsonMethods.{compact, render}
+import org.json4s.jackson.JsonMethods.{compact, parse, render}
+import org.json4s.{JArray, JInt}
 
 import org.apache.spark.api.python.{PythonFunction => PickledFunction}
 import org.apache.spark.sql.catalyst.expressions.PythonUDF
@@ -26,7 +27,9 @@ import org.apache.spark.sql.keystate.checkpoint.{
 }
 import org.apache.spark.sql.keystate.connect.WorkerPython
 import org.apache.spark.sql.keystate.edit.BatchInput
-import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess, PartialAggregate, RightRole}
+import org.apache.spark.sql.keystate.plan.{
+  KeyedInput, KeyedProcess, PartialAggregate, RightRole, WithoutRepeats
+}
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, PythonSource, StatefulSource}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
@@ -106,6 +109,18 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
   def partialAggregate(rows: Dataset[_], groupColumns: Int, functions: String): DataFrame = {
     val plan = rows.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
     ClassicDataset.ofRows(session, PartialAggregate.of(plan, groupColumns, functions))
+  }
+
+  /** Leaves out repeated rows before a shuffle, see [[WithoutRepeats]].
+    *
+    * @param columns
+    *   JSON of the indexes of the columns that are compared
+    */
+  def withoutRepeats(rows: Dataset[_], columns: String): DataFrame = {
+    val plan = rows.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
+    val JArray(told) = parse(columns): @unchecked
+    val indexes = told.collect { case JInt(index) => index.toInt }
+    ClassicDataset.ofRows(session, WithoutRepeats.of(plan, indexes))
   }
 
   /** Adds a micro-batch to files, unless it is among them: relies on Spark's file sink, whose log has

@@ -11,11 +11,12 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.operator.KeyedProcessExec
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, TimeMode}
 
-/** Plans [[KeyedProcess]] and [[PartialAggregate]], in streams and in batch queries. */
+/** Plans what is in this package, in streams and in batch queries. */
 private[keystate] object KeyedProcessStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case process: KeyedProcess => exec(process) :: Nil
     case partial: PartialAggregate => partial.exec(planLater(partial.child)) :: Nil
+    case WithoutRepeats(columns, child) => WithoutRepeatsExec(columns, planLater(child)) :: Nil
     case _ => Nil
   }
 

@@ -49,6 +49,7 @@ from keystate.windows import (
 )
 
 from tests.attributes import Attributes
+from tests.contract.generations import run
 from tests.contract.window_cases import (
     CASES,
     OUTPUT,
@@ -366,15 +367,26 @@ all_ways = pytest.mark.parametrize(
 @all_ways
 @pytest.mark.parametrize("to_clock", [False, True])
 @pytest.mark.parametrize("watermark_moves", [False, True])
+@pytest.mark.parametrize("cut", [None, 0, 1])
 def test_windows_by_the_other_clock_after_a_restart(
-    by_time: Any, by_clock: Any, watermark_moves: bool, to_clock: bool, before: Any, after: Any
+    by_time: Any,
+    by_clock: Any,
+    watermark_moves: bool,
+    to_clock: bool,
+    before: Any,
+    after: Any,
+    cut: int | None,
 ) -> None:
+    """Also in generations of keys, and where maps stay with the JVM."""
     assigners = (by_time, by_clock) if to_clock else (by_clock, by_time)
     one, other = (way(window(each)) for way, each in zip((before, after), assigners))
     harness = harness_of(one)
     harness.set_processing_time(100)
-    harness.process_batch([("a", 1, at(100))], watermark=50)
+    harness.process_batch([("a", 1, at(100)), ("b", 1, at(100))], watermark=50)
     harness = KeyedProcessHarness.restore(harness.snapshot(), other)
+    if cut is not None:
+        cuts, job = random.Random(cut), harness._job
+        job.run = lambda rows, elements, clock, before: run(job, cuts, rows, clock, before)
     fired = harness.set_processing_time(2500)
     fired += harness.process_batch([("a", 2, at(2500))], watermark=2400)
     for time in (3500, 5000):
@@ -382,7 +394,8 @@ def test_windows_by_the_other_clock_after_a_restart(
         if watermark_moves or not to_clock:
             fired += harness.advance_watermark(time)
     ends = (999, 2999) if isinstance(by_time, TumblingEventTimeWindows) else (1099, 3499)
-    assert sorted((*row[:2], row[3]) for row in fired) == [("a", 1, ends[0]), ("a", 2, ends[1])]
+    expected = [("a", 1, ends[0]), ("a", 2, ends[1]), ("b", 1, ends[0])]
+    assert sorted((*row[:2], row[3]) for row in fired) == expected
     assert harness.num_keys == 0
 
 

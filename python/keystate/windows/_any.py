@@ -153,6 +153,8 @@ class AnyWindowsFunction(WindowsFunction):
         domain: int = ctx.time_domain().value
         clock = ctx.watermark_now() if domain == EVENT_TIME else ctx.current_processing_time()
         self._pass(domain, max(timestamp, clock), results)
+        if domain != self._domain:
+            self._find_timers()  # of windows that had the other clock before a restart
         # Windows by columns have a timer for the first one only.
         self._timers.rearm(domain, ctx)
         return results or None

@@ -82,6 +82,8 @@ class FixedWindowsFunction(WindowsFunction):
     def on_timer(self, timestamp: int, ctx: Any) -> list[Any] | None:
         domain: int = ctx.timer[0]
         if domain != self._domain:
+            # Of windows that had the other clock before a restart.
+            self._rearm(ctx)
             return None
         at = self._at
         at.row = ctx
@@ -101,9 +103,8 @@ class FixedWindowsFunction(WindowsFunction):
             if end - 1 != timestamp:
                 # Not needed any more. Left, it would end windows of the next micro-batch early.
                 delete(domain, end - 1, ctx)
-        for _, end, _ in windows.keys_from((0, FIRST_TIME, FIRST_TIME), 1):
-            # Windows by columns have a timer for the first one only.
-            register(domain, end - 1, ctx)
+        # Windows by columns have a timer for the first one only.
+        self._rearm(ctx)
         if self._left is not None:
             while (left := self._left.pop(domain, until, ctx)) is not None:
                 gone[left[1]] = None
@@ -111,6 +112,11 @@ class FixedWindowsFunction(WindowsFunction):
             for at.window in gone:
                 self.function.clear(self._context)
         return results
+
+    def _rearm(self, ctx: Any) -> None:
+        """Has the key have a timer for its first window."""
+        for _, end, _ in self._windows.keys_from((0, FIRST_TIME, FIRST_TIME), 1):
+            register(self._domain, end - 1, ctx)
 
     def _fire(self, accumulator: Any, results: list[Any]) -> None:
         self._call([self._contents.fold.result(accumulator)], results)

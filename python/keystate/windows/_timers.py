@@ -93,7 +93,8 @@ class WindowTimers:
             _, time, end, begin = key
             start = (other, time, end, begin + 1)
             if self._state.get(key) & FOR_OPERATOR:
-                self.delete(other, time, (end, begin), FOR_OPERATOR, ctx)
+                # That of the trigger of before goes too.
+                self.delete(other, time, (end, begin), FOR_BOTH, ctx)
                 self.set(domain, time, (end, begin), FOR_OPERATOR, ctx)
 
     def pop(self, domain: int, until: int, ctx: Any) -> tuple[int, WindowKey, int] | None:

@@ -156,7 +156,7 @@ class ColumnWindowsOperator(ColumnOperator):
         mine = domains == self._domain
         # The others are of a trigger, or of windows by the other clock, before a restart.
         if not mine.all():
-            self._state.rearm(slots[~mine])
+            self._state.adopt(slots[~mine])
         if not mine.any():
             return
         slots, times = slots[mine], times[mine]

@@ -65,7 +65,7 @@ class ListedWindowsOperator(FoldedWindowsOperator):
             timers = self._noted.take(part, until)
             if self._generation:
                 self._delete(timers.slots, timers.ends - 1)
-            self._emit(self._state.take(timers, until), results)
+            self._emit(self._state.take(part, timers, until), results)
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
         slots, domains, _ = due_arrays(message)

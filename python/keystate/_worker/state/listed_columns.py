@@ -57,19 +57,17 @@ class ListedColumns(WindowColumns):
         elements = parts[0].cast(self._wide)
         self._append(Entries(slots, ones, ends, starts, [numbers, elements], False))
 
-    def take(self, timers: Entries, until: int) -> Entries:
+    def take(self, slots: Numbers, timers: Entries, until: int) -> Entries:
         """Removes the rows of windows, all of which end by `until`.
 
         Args:
-            timers: the windows' timers. Where one is not at the end, the rows are not wanted.
+            slots: the keys of which a timer is due; not each of them has such a window.
+            timers: the windows' timers. If none is at the end, the rows are not wanted.
             until: the time, in ms.
 
         Returns:
             The rows that are wanted, window by window, each as they came.
         """
-        if len(timers) == 0:
-            return self._none
-        slots = np.unique(timers.slots)
         mine, ending, _ = self._due(slots, until)
         entries = self._merged
         self._untime(entries, mine, ending)
@@ -77,10 +75,9 @@ class ListedColumns(WindowColumns):
         groups = Entries.concat([timers.windows(), entries.windows().take(places)]).groups()
         windows = groups.ids()
         of_timers, of_rows = windows[: len(timers)], windows[len(timers) :]
-        noted = np.zeros(len(groups), np.bool_)
+        noted, fires = np.zeros((2, len(groups)), np.bool_)
         noted[of_timers] = True
-        fires = noted.copy()
-        fires[of_timers[timers.parts[0] != timers.ends - 1]] = False
+        fires[of_timers[timers.parts[0] == timers.ends - 1]] = True
         gone = np.zeros(len(entries), np.bool_)
         gone[places] = noted[of_rows]
         order = groups.order[groups.order >= len(timers)] - len(timers)
@@ -92,7 +89,7 @@ class ListedColumns(WindowColumns):
         if gone.any():
             self._remove(entries.select(gone))
             self._merged = entries.select(~gone)
-        self._give_back(slots, until)
+        self._give_back(np.unique(timers.slots), until)
         return taken
 
     def are_away(self, slots: Numbers) -> Numbers:

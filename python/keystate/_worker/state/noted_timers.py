@@ -77,7 +77,17 @@ class NotedTimers(MapColumns):
         entries = self._merge()
         due = self._of(slots)[entries.slots] & (entries.opens == self._domain)
         taken = self._take(due & (entries.parts[0] <= until))
-        return taken.select(taken.parts[1] & self._operator != 0)
+        taken = taken.select(taken.parts[1] & self._operator != 0)
+        self._forget_windows(taken)
+        return taken
+
+    def _forget_windows(self, gone: Entries) -> None:
+        """Removes other timers of these windows: the other clock had kept them for late rows."""
+        entries = self._merged
+        if len(gone) == 0 or np.array_equal(entries.parts[0], entries.ends - 1):
+            return
+        windows = Entries.concat([gone.windows(), entries.windows()]).groups().ids()
+        self._take(np.isin(windows[len(gone) :], windows[: len(gone)]))
 
     def adopt(self, slots: Numbers) -> None:
         """Has the operator's timers of these keys by the other clock be by this one.
@@ -94,8 +104,9 @@ class NotedTimers(MapColumns):
             return
         taken = self._take(others & self._of(slots)[entries.slots])
         taken = taken.select(taken.parts[1] & self._operator != 0)
-        domains = np.full(len(taken), self._domain)
-        self._add(Entries(taken.slots, domains, taken.ends, taken.starts, taken.parts, False))
+        domains, whose = (np.full(len(taken), n) for n in (self._domain, self._operator))
+        parts = [taken.parts[0], whose]
+        self._add(Entries(taken.slots, domains, taken.ends, taken.starts, parts, False))
 
     def _add(self, timers: Entries) -> None:
         if self._remote:

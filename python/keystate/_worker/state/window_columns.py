@@ -163,6 +163,15 @@ class WindowColumns(MapColumns):
         entries = self._merge()
         entries.timed &= ~self._of(slots)[entries.slots]
 
+    def adopt(self, slots: Numbers) -> None:
+        """Has all windows of these keys get a timer: before a restart they had the other clock's.
+
+        Of a map that stays with the JVM the first ones are read.
+        """
+        self._scan_remote(slots, -_LAST + 1)
+        entries = self._merge()
+        entries.timed &= ~self._of(slots)[entries.slots]
+
     def _untime(self, entries: Entries, mine: Numbers, ending: Numbers) -> None:
         """Notes what lost its timer: entries of these keys, of which some end."""
         entries.timed &= ~mine

@@ -6,7 +6,7 @@ import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import scala.util.Using
 
-import keystate.checkpoint.{OperatorState, StoreReader, StoreSettings}
+import keystate.checkpoint.{OperatorState, StoreReader}
 import keystate.errors.KeystateException
 import keystate.files.StoreLocation
 import keystate.keygroup.KeyGroups
@@ -17,7 +17,6 @@ final class Checks(world: World) {
   import world.{model, storage}
 
   private val logs = new QueryLogs(storage.snapshot)
-  private val settings = QuerySettings(withIds = false, StoreSettings(), 1, 0, 0, 1)
 
   /** How many of the newest committed versions have to be readable. */
   var retained = Int.MaxValue
@@ -145,22 +144,16 @@ final class Checks(world: World) {
     val operatorGroup = KeyGroups.operatorGroup(world.maxParallelism)
     val broadcast = expected.filter(_._1._2 == operatorGroup)
     logs.ids(version - 1, partitions).zipWithIndex.foreach { case (id, partition) =>
-      Using.resource(world.newStore(storage.snapshot, settings, partitions, partition)) { store =>
-        store.load(version, id)
-        val own = mutable.HashMap.empty[Model.Place, String]
-        for {
-          family <- store.families if Model.Families.contains(family.name)
-          group <- store.manifest.partitioning.ownGroups
-          entry <- store.backend.scan(family.id, group, null, null)
-        } own((family.name, group, world.keyOf(family.name, entry.key))) =
-          new String(entry.value, "UTF-8")
-        val (subtask, keyed) = own.partition(_._1._2 == operatorGroup)
-        same(version, s"broadcast state of partition $partition", broadcast, subtask)
-        content ++= keyed
-        store.family(OperatorState.FamilyName).foreach { family =>
-          Option(store.backend.get(family.id, operatorGroup, OperatorState.StateKey))
-            .foreach(elements ++= OperatorState.fromJson(_).lists.flatMap(_.elements))
-        }
+      Using.resource(world.newStore(storage.snapshot, World.OfReader, partitions, partition)) {
+        store =>
+          store.load(version, id)
+          val (subtask, keyed) = world.content(store).partition(_._1._2 == operatorGroup)
+          same(version, s"broadcast state of partition $partition", broadcast, subtask)
+          content ++= keyed
+          store.family(OperatorState.FamilyName).foreach { family =>
+            Option(store.backend.get(family.id, operatorGroup, OperatorState.StateKey))
+              .foreach(elements ++= OperatorState.fromJson(_).lists.flatMap(_.elements))
+          }
       }
     }
     same(version, "keyed state", expected -- broadcast.keys, content)

@@ -26,8 +26,9 @@ object Mutation {
   case object InheritsAnyVersion
       extends Mutation("a store inherits what is in memory of any version")
 
-  // Of savepoints.
+  // Of savepoints and edits.
   case object TrustsReferences extends Mutation("a reference is not looked after")
+  case object EditsOlder extends Mutation("an edit reads the version before")
 
   // Of sources.
   case object NamesWithoutId extends Mutation("a source's file is named by its batch alone")
@@ -59,6 +60,7 @@ object Mutation {
     SucceedsAnyway,
     InheritsAnyVersion,
     TrustsReferences,
+    EditsOlder,
     NamesWithoutId,
     TrustsNewestSegment,
     NeverLooks,

@@ -1,43 +1,21 @@
 package keystate.simulation
 
-import scala.annotation.tailrec
-import scala.util.control.NonFatal
-
 import keystate.checkpoint.StoreReader
 import keystate.errors.{ErrorCode, KeystateException}
-import keystate.files.StoreLocation
 import keystate.version.PinnedVersions.Pin
 
 /** A process that copies the last committed version while drivers run, as a savepoint does: it pins
   * the version in all partitions, then reads all of its files. Of logs that change meanwhile it
   * makes another copy.
   */
-final class Savepoint(world: World) {
+final class Savepoint(world: World) extends VersionCopy(world, "savepoint") {
   import world.{random, scheduler, storage, story}
 
-  private val process = new Process("savepoint")
-  private val logs = new QueryLogs(storage.view)
+  override protected def failed(version: Long, cause: Throwable): Unit =
+    if (isGone(cause) && world.mustBeReadable(version))
+      throw new Violation(s"version $version can't be copied, though it is retained: $cause", cause)
 
-  def start(): Unit = {
-    world.processes += process
-    scheduler.spawn(process, "savepoint") {
-      scheduler.sleep(random.nextInt(300).toLong * world.longestTick)
-      var version = 0L
-      try
-        logs.latestCommit.foreach { batch =>
-          version = batch + 1
-          copy(batch)
-        }
-      catch {
-        case NonFatal(e) =>
-          world.expected(e)
-          if (isGone(e) && world.mustBeReadable(version))
-            throw new Violation(s"version $version can't be copied, though it is retained: $e", e)
-      }
-    }
-  }
-
-  private def copy(batch: Long): Unit = {
+  override protected def copy(batch: Long): Unit = {
     val version = batch + 1
     val (partitions, ids) = committed(batch)
     val pins = (0 until partitions).map { partition =>
@@ -58,20 +36,9 @@ final class Savepoint(world: World) {
     } finally pins.foreach(_.close())
   }
 
-  /** A rescale may change the entries of a batch meanwhile. */
-  @tailrec private def committed(batch: Long): (Int, Seq[Option[String]]) = {
-    val before = logs.commit(batch)
-    val partitions = logs.partitions(batch)
-    val ids = logs.ids(batch, partitions)
-    if (logs.commit(batch) == before && ids.size == partitions) (partitions, ids)
-    else committed(batch)
-  }
-
   private def isGone(error: Throwable) = error match {
     case e: KeystateException =>
       Set(ErrorCode.MissingVersion, ErrorCode.MissingFile)(e.errorCode)
     case _ => false
   }
-
-  private def at(partition: Int) = StoreLocation(0, partition, StoreLocation.DefaultStore)
 }

@@ -44,6 +44,8 @@ final class Simulation(
     else 0.0
   private val operator = new Process("operator")
   private val references = new Random(seed + 1)
+  private val edits = new Random(seed + 3)
+  private val isEdited = Set(0, 6)(Math.floorMod(seed, 9L).toInt)
 
   /** Runs it. Throws a Violation where something does not hold. */
   def run(): Unit = {
@@ -88,6 +90,7 @@ final class Simulation(
       val driver = newDriver(s"driver$n", random.nextBoolean())
       driver.start(1 + random.nextInt(5))
       if (random.nextInt(4) == 0) new Savepoint(world).start()
+      if (isEdited && edits.nextInt(2) == 0) new Editor(world, edits).start()
       if (references.nextInt(4) == 0) new Referrer(world, checks, references).start()
       // The next one may come while this one is still there.
       scheduler.await(isOver(driver), world.longestTick * (10 + random.nextInt(1000)).toLong)

@@ -6,7 +6,7 @@ import java.nio.file.{FileAlreadyExistsException, Files}
 import java.util.UUID
 
 import scala.collection.mutable
-import scala.util.Random
+import scala.util.{Random, Using}
 
 import keystate.backend.auto.{AutoStateBackendFactory, HeapShare}
 import keystate.backend.heap.HeapStateBackendFactory
@@ -164,6 +164,27 @@ final class World(
 
   private val stores = mutable.ArrayBuffer.empty[VersionedStore]
 
+  /** What a version has of the model's families, by partition. */
+  def contents(
+      storage: CheckpointStorage,
+      version: Long,
+      ids: Seq[Option[String]]
+  ): Seq[Model.Content] = ids.zipWithIndex.map { case (id, partition) =>
+    Using.resource(newStore(storage, World.OfReader, ids.size, partition)) { store =>
+      store.load(version, id)
+      content(store)
+    }
+  }
+
+  def content(store: VersionedStore): Model.Content = {
+    val entries = for {
+      family <- store.families if Model.Families.contains(family.name)
+      group <- store.manifest.partitioning.ownGroups
+      entry <- store.backend.scan(family.id, group, null, null)
+    } yield (family.name, group, keyOf(family.name, entry.key)) -> new String(entry.value, "UTF-8")
+    entries.toMap
+  }
+
   /** Closes what processes that died have left open in this one, which is real. */
   def close(): Unit = stores.foreach(_.close())
 
@@ -206,6 +227,9 @@ object World {
   private final class TaskError(message: String) extends RuntimeException(message)
 
   private final val MemoryMB = "64"
+
+  /** Of who only reads. */
+  val OfReader: QuerySettings = QuerySettings(withIds = false, StoreSettings(), 1, 0, 0, 1)
 
   private val onHeap = new HeapStateBackendFactory
 

@@ -88,6 +88,8 @@ private[keystate] final class AnyWindowsFunction(
       out: Collector[Any]
   ): Unit = {
     pass(of, clock, out): Unit
+    // Of windows that had the other clock before a restart.
+    if (of != domain) findTimers(Long.MaxValue)
     // Windows by columns have a timer for the first one only.
     timers.rearm(of, at.row.timerService())
   }

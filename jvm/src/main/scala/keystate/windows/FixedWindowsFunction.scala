@@ -2,7 +2,7 @@ package keystate.windows
 
 import scala.collection.mutable
 
-import keystate.{Collector, OutputTag, RuntimeContext, TimeDomain}
+import keystate.{Collector, OutputTag, RuntimeContext, TimeDomain, TimerService}
 
 /** Tumbling and sliding windows with their default trigger, no evictor and no late firings.
   *
@@ -43,9 +43,7 @@ private[keystate] final class FixedWindowsFunction(
       // The windows before this one may have changed the element.
       val own = if (late) element else anew(ctx)
       late = false
-      if (contents.addTo(ContentsKey(1, end, end - size), own))
-        if (byEventTime) service.registerEventTimeTimer(end - 1)
-        else service.registerProcessingTimeTimer(end - 1)
+      if (contents.addTo(ContentsKey(1, end, end - size), own)) setTimer(end, service)
       end -= slide
     }
     if (late && time < closed) emitLate(element, ctx)
@@ -75,9 +73,7 @@ private[keystate] final class FixedWindowsFunction(
       first = contents.first
     }
     // Windows of a worker by columns have a timer for the first one only.
-    if (first != null)
-      if (byEventTime) service.registerEventTimeTimer(first.getKey.end - 1)
-      else service.registerProcessingTimeTimer(first.getKey.end - 1)
+    if (first != null) setTimer(first.getKey.end, service)
     left.foreach { timers =>
       Iterator
         .continually(timers.pop(domain, clock, service))
@@ -88,5 +84,10 @@ private[keystate] final class FixedWindowsFunction(
       at.window = window
       clearFunction()
     }
-  }
+  } else // of windows that had the other clock before a restart
+    Option(contents.first).foreach(next => setTimer(next.getKey.end, at.row.timerService()))
+
+  private def setTimer(end: Long, service: TimerService): Unit =
+    if (byEventTime) service.registerEventTimeTimer(end - 1)
+    else service.registerProcessingTimeTimer(end - 1)
 }

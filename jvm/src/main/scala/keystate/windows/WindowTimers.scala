@@ -100,7 +100,8 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
     while (next != null && next.getKey.domain == stored(other)) {
       val timer = next.getKey
       if ((next.getValue & ForOperator) != 0) {
-        delete(other, timer.time, timer.window, ForOperator, service)
+        // That of the trigger of before goes too.
+        delete(other, timer.time, timer.window, ForTrigger | ForOperator, service)
         set(domain, timer.time, timer.window, ForOperator, service)
       }
       next = timers.ceilingEntry(timer.copy(start = timer.start + 1))

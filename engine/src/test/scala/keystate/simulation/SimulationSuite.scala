@@ -55,7 +55,7 @@ class SimulationSuite extends AnyFunSuite {
   )
 
   test("whatever happens, what was committed is there, once, and nothing else stays") {
-    val report = Seeds.runOnAllCores(1000L, 2000L, mostFailures = 1)
+    val report = Seeds.runOnAllCores(1000L, 2500L, mostFailures = 1)
     report.failed.foreach { failure =>
       println(failure.story)
       fail(s"seed ${failure.seed}: ${failure.cause}", failure.cause)

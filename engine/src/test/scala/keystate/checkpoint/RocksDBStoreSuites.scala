@@ -2,6 +2,8 @@ package keystate.checkpoint
 
 import java.util.concurrent.atomic.AtomicInteger
 
+import org.scalatest.concurrent.Eventually._
+import org.scalatest.time.{Seconds, Span}
 import org.scalatest.{BeforeAndAfterAll, Suite}
 
 import keystate.backend.StateBackendFactory
@@ -22,8 +24,11 @@ trait OnRocksDB extends StoreFixture with BeforeAndAfterAll { this: Suite =>
   override protected def backends: StateBackendFactory = rocksDB
 
   override protected def afterAll(): Unit = {
-    assert(leftBehind.isEmpty)
-    assert(!SharedMemory.isInUse, "a store's native objects were not closed")
+    // A merge in the background may be on its way out.
+    eventually(timeout(Span(20, Seconds))) {
+      assert(leftBehind.isEmpty)
+      assert(!SharedMemory.isInUse, "a store's native objects were not closed")
+    }
     super.afterAll()
   }
 }

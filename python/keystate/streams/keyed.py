@@ -404,7 +404,8 @@ class KeyedStream(RowStream[ROW]):
             and not self._why_not(time_mode, late_output, on_error)
         ):
             stream = self._begun(resolved)
-            plain = plain if stream else self._without_repeats(resolved) or self
+            if stream is None:
+                plain = self._without_repeats(resolved) or self
         combined = stream is not None
         plan, output = aggregate_plan(resolved, rows.key_type, rows.df.isStreaming, combined)
         return (stream or plain)._apply(plan, output, name, time_mode, on_error, late_output)
@@ -413,23 +414,24 @@ class KeyedStream(RowStream[ROW]):
         self, aggregates: Sequence[ColumnAggregate], panes: Panes | None = None
     ) -> KeyedStream[Any] | None:
         """The stream of accumulators that Spark begins before the shuffle; ``None`` if it can't."""
-        rows = self._input
-        keys = key_names(rows, self._cols)
-        if keys is None or rows.order or isinstance(rows.df, SchemaRows):
-            return None
-        if not begins_in_spark(aggregates, rows.key_type):
+        rows, keys = self._input, self._plain_keys()
+        if keys is None or not begins_in_spark(aggregates, rows.key_type):
             return None
         return self._of(partial_aggregates(aggregates, rows, keys, panes))
 
     def _without_repeats(self, aggregates: Sequence[ColumnAggregate]) -> KeyedStream[Any] | None:
         """The stream without rows that change nothing; ``None`` if all may."""
+        keys = self._plain_keys()
+        if keys is None or are_changed_by_repeats(aggregates):
+            return None
+        return self._of(without_repeats(aggregates, self._input, keys))
+
+    def _plain_keys(self) -> list[str] | None:
+        """The key columns' names; ``None`` where rows can't be made fewer before the shuffle."""
         rows = self._input
-        keys = key_names(rows, self._cols)
-        if keys is None or rows.order or isinstance(rows.df, SchemaRows):
+        if rows.order or isinstance(rows.df, SchemaRows):
             return None
-        if are_changed_by_repeats(aggregates):
-            return None
-        return self._of(without_repeats(aggregates, rows, keys))
+        return key_names(rows, self._cols)
 
     def _apply_begun(
         self, aggregates: Sequence[ColumnAggregate], panes: Panes

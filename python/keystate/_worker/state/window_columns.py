@@ -169,8 +169,7 @@ class WindowColumns(MapColumns):
         Of a map that stays with the JVM the first ones are read.
         """
         self._scan_remote(slots, -_LAST + 1)
-        entries = self._merge()
-        entries.timed &= ~self._of(slots)[entries.slots]
+        WindowColumns.rearm(self, slots)  # also of sessions: none of theirs is known
 
     def _untime(self, entries: Entries, mine: Numbers, ending: Numbers) -> None:
         """Notes what lost its timer: entries of these keys, of which some end."""

@@ -36,12 +36,11 @@ final class Editor(world: World, edits: Random) extends VersionCopy(world, "edit
     val first = read.head._1
     val entries = read.flatMap(_._2)
     val count = 1 + edits.nextInt(maxParallelism)
+    def isOf(group: Int, partition: Int) =
+      group == operatorGroup || KeyGroups.subtaskOf(group, count, maxParallelism) == partition
     story.tell(scheduler, s"edits version $version")
     val newIds = (0 until count).map { partition =>
-      val own = entries.filter { entry =>
-        entry.group == operatorGroup ||
-        KeyGroups.subtaskOf(entry.group, count, maxParallelism) == partition
-      }
+      val own = entries.filter(entry => isOf(entry.group, partition))
       val partitioning = Partitioning(maxParallelism, Some(count), partition)
       val id = first.id.map(_ => world.newId())
       write(first.copy(id = id, partitioning = partitioning, baseId = None), version, own)
@@ -49,9 +48,7 @@ final class Editor(world: World, edits: Random) extends VersionCopy(world, "edit
     }
     val found = world.contents(target.snapshot, version, newIds)
     found.zipWithIndex.foreach { case (content, partition) =>
-      val own = expected.filter { case ((_, group, _), _) =>
-        group == operatorGroup || KeyGroups.subtaskOf(group, count, maxParallelism) == partition
-      }
+      val own = expected.filter { case ((_, group, _), _) => isOf(group, partition) }
       if (content != own)
         throw new Violation(s"version $version was edited to $content, not $own")
     }

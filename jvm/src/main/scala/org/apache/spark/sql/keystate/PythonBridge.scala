@@ -119,8 +119,8 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
   def withoutRepeats(rows: Dataset[_], columns: String): DataFrame = {
     val plan = rows.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
     val JArray(told) = parse(columns): @unchecked
-    val indexes = told.collect { case JInt(index) => index.toInt }
-    ClassicDataset.ofRows(session, WithoutRepeats.of(plan, indexes))
+    val compared = told.collect { case JInt(index) => plan.output(index.toInt) }
+    ClassicDataset.ofRows(session, WithoutRepeats(compared, plan))
   }
 
   /** Adds a micro-batch to files, unless it is among them: relies on Spark's file sink, whose log has

@@ -19,15 +19,6 @@ private[keystate] case class WithoutRepeats(columns: Seq[Attribute], child: Logi
     copy(child = newChild)
 }
 
-private[keystate] object WithoutRepeats {
-
-  /** @param columns
-    *   their indexes
-    */
-  def of(child: LogicalPlan, columns: Seq[Int]): WithoutRepeats =
-    WithoutRepeats(columns.map(child.output), child)
-}
-
 private[keystate] case class WithoutRepeatsExec(columns: Seq[Attribute], child: SparkPlan)
     extends UnaryExecNode {
   override def output: Seq[Attribute] = child.output

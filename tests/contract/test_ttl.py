@@ -254,6 +254,27 @@ def test_event_time(spark: Any, stream: Callable[..., Any]) -> None:
     assert by_key[3][-1] == nothing(3)
 
 
+def test_elements_of_different_batches_live_apart(
+    spark: Any, stream: Callable[..., Any]
+) -> None:
+    ttl = StateTtlConfig.new_builder(Time.seconds(10)).use_event_time().build()
+    fed = stream("key long, number long, at timestamp")
+
+    def build(df: Any) -> Any:
+        return keystate.keyed(df.withWatermark("at", "0 seconds"), "key").process(Last(ttl), LAST)
+
+    def at(second: int) -> datetime:
+        return datetime(2024, 1, 1, 0, 0, second)
+
+    # The watermark is 10 while both elements come, and the first one lives until 20.
+    fed.feed([(9, 1, at(10))])
+    fed.feed([(1, 5, at(4))])
+    fed.feed([(1, 6, at(25))])
+    fed.feed([(1, None, at(26))])
+    emitted = [row for row in shown(fed.run(build)) if row[0] == 1]
+    assert emitted[-1] == (1, 6, [6], [(6, 6)])
+
+
 class Seen(keystate.Function):
     """Whether the key was there in the last ten seconds."""
 

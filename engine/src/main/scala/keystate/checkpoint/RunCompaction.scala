@@ -4,7 +4,7 @@ import scala.util.control.NonFatal
 
 import org.slf4j.LoggerFactory
 
-import keystate.backend.{Change, ChangeSink, RunCursor, StateValue}
+import keystate.backend.{Change, ChangeSink, RunCursor, StateFamily, StateValue}
 import keystate.run.RunMerge
 import keystate.ttl.Expiry
 import keystate.version.{FileSource, Manifest, Run}
@@ -29,6 +29,8 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     *   None when nothing was left of the runs it replaces
     * @param families
     *   those that it took entries of
+    * @param dropped
+    *   up to which timestamp it left out entries that had expired, by family
     * @param ofAll
     *   the version whose runs these were, if they were all that it had
     */
@@ -37,6 +39,7 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
       val replaced: Seq[Run],
       val run: Option[Run],
       val families: Set[Int],
+      val dropped: Map[Int, Long],
       val ofAll: Option[Long]
   )
 
@@ -76,9 +79,10 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
         val replaced = manifest.runs.slice(from, until)
         val families = manifest.families.map(_.id).toSet
         try {
-          val run = merge(manifest, replaced, families, from > 0, writer)
+          val dropped = droppedUntil(manifest)
+          val run = merge(manifest, replaced, families, dropped, from > 0, writer)
           val ofAll = Option.when(replaced.size == manifest.runs.size)(manifest.version)
-          merged = new Merged(workingCopy, replaced, run, families, ofAll)
+          merged = new Merged(workingCopy, replaced, run, families, dropped, ofAll)
           log.info("Merged {} runs of version {} into {}", replaced.size, manifest.version, run)
         } catch {
           // Who cancels it may be closing the store, and take away the local files that it uses.
@@ -93,16 +97,23 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     * It is dropped too if the version has a family that was not there at the merge: one that was
     * made since, or that came back because a batch is done again, may have entries that the merge
     * left out. And so it is if the store was loaded anew since: in between it may have been another
-    * executor's, whose clean-up knew nothing of the merged file.
+    * executor's, whose clean-up knew nothing of the merged file. And so it is if what it left out as
+    * expired has not expired in the next version: a restart gave the state a longer time to live, or
+    * none.
+    *
+    * @param next
+    *   the families of the next version
     */
-  def applyTo(manifest: Manifest, workingCopy: AnyRef): Manifest = {
+  def applyTo(manifest: Manifest, next: Seq[StateFamily], workingCopy: AnyRef): Manifest = {
     val merge = merged
     merged = null
     val at =
       if (merge == null || (merge.workingCopy ne workingCopy)) -1
       else manifest.runs.indexOfSlice(merge.replaced)
-    if (at < 0 || !manifest.families.forall(family => merge.families.contains(family.id)))
-      manifest
+    if (
+      at < 0 || !manifest.families.forall(family => merge.families.contains(family.id)) ||
+      !haveExpired(next, merge.dropped)
+    ) manifest
     else {
       count += 1
       manifest.copy(
@@ -124,6 +135,7 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
       manifest: Manifest,
       runs: Seq[Run],
       families: Set[Int],
+      dropped: Map[Int, Long],
       keepRemovals: Boolean,
       writer: RunWriter
   ): Option[Run] = {
@@ -135,7 +147,7 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
         val groups = manifest.partitioning.readGroups
         cursors += files.read(run, isWhole, families, groups, manifest.version)
       }
-      val merge = new RunMerge(cursors.result(), keepRemovals, expiredIn(manifest))
+      val merge = new RunMerge(cursors.result(), keepRemovals, isExpired(dropped, _))
       val newest = runs.last
       def writeMerged(sink: ChangeSink): Unit = merge.foreach { change =>
         checkCancelled()
@@ -145,19 +157,27 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     } finally cursors.result().foreach(_.close())
   }
 
-  /** Tells which entries have expired, by the clock of the version that is merged: these are hidden
-    * from all later versions too.
+  /** Up to which timestamp entries have expired, by family and by the clock of the version that is
+    * merged: as long as the time to live stays, these are hidden from all later versions too.
     */
-  private def expiredIn(manifest: Manifest): Change => Boolean = {
-    val until = manifest.families.flatMap { family =>
+  private def droppedUntil(manifest: Manifest): Map[Int, Long] =
+    manifest.families.flatMap { family =>
       Expiry.droppedUntil(family.properties).map(family.id -> _)
     }.toMap
-    change =>
-      until.get(change.family).exists { time =>
-        val timestamp = StateValue.timestamp(change.value)
-        timestamp != StateValue.NoTimestamp && timestamp <= time
+
+  private def isExpired(until: Map[Int, Long], change: Change): Boolean =
+    until.get(change.family).exists { time =>
+      val timestamp = StateValue.timestamp(change.value)
+      timestamp != StateValue.NoTimestamp && timestamp <= time
+    }
+
+  /** Whether all of that has expired in these families too. */
+  private def haveExpired(families: Seq[StateFamily], dropped: Map[Int, Long]): Boolean =
+    families.forall { family =>
+      dropped.get(family.id).forall { until =>
+        Expiry.droppedUntil(family.properties).exists(_ >= until)
       }
-  }
+    }
 
   private def checkCancelled(): Unit = if (cancelled) throw new Cancelled
 }

@@ -225,7 +225,7 @@ final class VersionedStore(
   /** The version after `base`, with the run of its changes. Compacts runs that are many. */
   private def nextManifest(base: Manifest, newest: Option[Run], id: Option[String]): Manifest = {
     val version = base.version + 1
-    val merged = compaction.applyTo(base, backend)
+    val merged = compaction.applyTo(base, families.toSeq, backend)
     val runs = inlineRuns.runsOf(base, merged.runs, newest, writer, working.ids)
     val entryCounts = families.iterator.map { family =>
       family.id -> EntryCounts.of(base.partitioning.ownGroups.map(backend.count(family.id, _)))

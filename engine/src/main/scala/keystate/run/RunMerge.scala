@@ -1,7 +1,5 @@
 package keystate.run
 
-import scala.collection.mutable
-
 import keystate.backend.{Change, RunCursor, RunFormat}
 
 /** Several runs as one: for each key the entry of the newest run that has it.
@@ -19,14 +17,21 @@ private[keystate] final class RunMerge(
     isExpired: Change => Boolean = _ => false
 ) extends RunCursor {
 
-  private final class Head(val change: Change, val age: Int)
+  // The next change of each run, null at its end.
+  private val heads = new Array[Change](cursors.size)
 
-  // The smallest key first; among equal keys the newest run.
-  private val heads = mutable.PriorityQueue.empty[Head] { (a: Head, b: Head) =>
-    val byKey = RunFormat.order.compare(b.change, a.change)
-    if (byKey != 0) byKey else Integer.compare(a.age, b.age)
+  // The runs that have a next change, as a heap: the smallest key first, and of equal keys the
+  // newest run.
+  private val heap = new Array[Int](cursors.size)
+  private var live = 0
+  cursors.indices.foreach { run =>
+    advance(run)
+    if (heads(run) != null) {
+      heap(live) = run
+      live += 1
+    }
   }
-  cursors.indices.foreach(advance)
+  (live / 2 - 1 to 0 by -1).foreach(siftDown)
   private var upcoming = take()
 
   override def hasNext: Boolean = upcoming != null
@@ -41,20 +46,48 @@ private[keystate] final class RunMerge(
 
   private def take(): Change = {
     var change: Change = null
-    while (change == null && heads.nonEmpty) {
-      val newest = heads.dequeue()
-      advance(newest.age)
-      while (heads.nonEmpty && RunFormat.order.equiv(heads.head.change, newest.change))
-        advance(heads.dequeue().age)
+    while (change == null && live > 0) {
+      val newest = heads(heap(0))
+      advanceFirst()
+      while (live > 0 && RunFormat.order.equiv(heads(heap(0)), newest)) advanceFirst()
       val entry =
-        if (newest.change.value != null && isExpired(newest.change))
-          newest.change.copy(value = null)
-        else newest.change
+        if (newest.value != null && isExpired(newest)) newest.copy(value = null) else newest
       if (keepRemovals || entry.value != null) change = entry
     }
     change
   }
 
-  private def advance(cursor: Int): Unit =
-    if (cursors(cursor).hasNext) heads += new Head(cursors(cursor).next(), cursor)
+  private def advance(run: Int): Unit =
+    heads(run) = if (cursors(run).hasNext) cursors(run).next() else null
+
+  private def advanceFirst(): Unit = {
+    advance(heap(0))
+    if (heads(heap(0)) == null) {
+      live -= 1
+      heap(0) = heap(live)
+    }
+    siftDown(0)
+  }
+
+  private def siftDown(start: Int): Unit = {
+    var at = start
+    var smallest = -1
+    while (smallest != at) {
+      if (smallest >= 0) {
+        val run = heap(at)
+        heap(at) = heap(smallest)
+        heap(smallest) = run
+        at = smallest
+      }
+      smallest = at
+      val left = 2 * at + 1
+      if (left < live && comesBefore(heap(left), heap(smallest))) smallest = left
+      if (left + 1 < live && comesBefore(heap(left + 1), heap(smallest))) smallest = left + 1
+    }
+  }
+
+  private def comesBefore(run: Int, other: Int): Boolean = {
+    val order = RunFormat.order.compare(heads(run), heads(other))
+    order < 0 || order == 0 && run > other
+  }
 }

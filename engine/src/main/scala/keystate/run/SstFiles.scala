@@ -209,23 +209,35 @@ private[keystate] object SstFiles {
         catch { case e: RocksDBException => throw corrupt(e) }
         upcoming = null
       } else {
-        val key = bytes(entries.key)
-        val value = bytes(entries.value)
-        if (key.length < RunFormat.PrefixLength || value.isEmpty)
-          throw corrupt(new IOException("an entry has no key or flag"))
-        val change = RunFormat.change(key, value)
-        if (change.family == families(family) && change.group <= groups.last) upcoming = change
-        else nextFamily()
+        val keyLength = fill(entries.key(_))
+        if (keyLength < RunFormat.PrefixLength) throw incomplete()
+        val familyId = buffer.getShort(0) & 0xffff
+        val group = buffer.getShort(2) & 0xffff
+        if (familyId != families(family) || group > groups.last) nextFamily()
+        else {
+          val key = copied(RunFormat.PrefixLength, keyLength)
+          val valueLength = fill(entries.value(_))
+          if (valueLength == 0) throw incomplete()
+          val isRemoval = buffer.get(0) == RunFormat.Removed
+          upcoming = Change(familyId, group, key, if (isRemoval) null else copied(1, valueLength))
+        }
       }
 
-    private def bytes(get: ByteBuffer => Int): Array[Byte] = {
+    private def incomplete() = corrupt(new IOException("an entry has no key or flag"))
+
+    /** Gets a key or value into the buffer; returns its length. */
+    private def fill(get: ByteBuffer => Int): Int = {
       var length = get(buffer.clear())
       if (length > buffer.capacity) {
         buffer = cleared(buffer, length)
         length = get(buffer.clear())
       }
-      val copy = new Array[Byte](length)
-      buffer.get(0, copy)
+      length
+    }
+
+    private def copied(from: Int, until: Int): Array[Byte] = {
+      val copy = new Array[Byte](until - from)
+      buffer.get(from, copy)
       copy
     }
   }

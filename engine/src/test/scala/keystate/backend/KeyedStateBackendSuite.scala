@@ -6,6 +6,8 @@ import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
 
+import keystate.backend.scan.{GroupScan, StableScans}
+
 /** What every state backend must do. */
 abstract class KeyedStateBackendSuite extends AnyFunSuite {
   protected def newBackend(maxParallelism: Int): KeyedStateBackend
@@ -206,6 +208,52 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
     }
   }
 
+  Seq(grouped, ordered).foreach { family =>
+    test(s"${family.name}: the entries of one key after the other agree with a plain map") {
+      val seed = System.nanoTime
+      info(s"seed $seed")
+      val random = new Random(seed)
+      val names = (0 until 200).map(n => f"$n%03d")
+      def prefix(name: String) = if (family == grouped) entry(name, "") else bytes(name)
+      withBackend { backend =>
+        var committed = Map.empty[(Int, String), Map[String, Int]].withDefaultValue(Map.empty)
+        (1 to 40).foreach { _ =>
+          var now = committed
+          // As of rows that are sorted by their keys: these have groups by chance.
+          val share = random.nextInt(40) + 1
+          for (name <- names; group <- 0 to 2 if random.nextInt(share) == 0) {
+            val start = prefix(name)
+            val end = BytewiseOrder.after(start)
+            def read() = all(backend.scan(family.id, group, start, end)).map { case (key, value) =>
+              new String(key.drop(start.length).toArray) -> value.toInt
+            }
+            assert(read() == now(group -> name).toSeq.sorted, s"$group $name")
+            (1 to random.nextInt(4)).foreach { _ =>
+              val user = s"${random.nextInt(5)}"
+              val of = now(group -> name)
+              if (random.nextInt(3) == 0) {
+                backend.remove(family.id, group, start ++ bytes(user))
+                now += (group -> name) -> (of - user)
+              } else {
+                val value = random.nextInt(1000)
+                backend.put(family.id, group, start ++ bytes(user), bytes(s"$value"))
+                now += (group -> name) -> of.updated(user, value)
+              }
+            }
+            if (random.nextInt(4) == 0) assert(read() == now(group -> name).toSeq.sorted)
+          }
+          assert(backend.count(family.id) == now.values.map(_.size).sum)
+          if (random.nextInt(4) == 0) backend.rollback()
+          else {
+            committed = now
+            backend.changesCommitted()
+          }
+        }
+        assert(committed.nonEmpty)
+      }
+    }
+  }
+
   test("ordered: short scans and writes of what they are next to agree with a plain map") {
     val seed = System.nanoTime
     info(s"seed $seed")
@@ -402,6 +450,68 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
         assert(backend.count(family.id) == keys.size / 2)
       }
     }
+  }
+
+  test("stable scans show entries as they were when they began, whatever changes meanwhile") {
+    val seed = System.nanoTime
+    info(s"seed $seed")
+    val random = new Random(seed)
+    def key() = bytes(f"${random.nextInt(120)}%03d")
+    var changesSeen = 0
+    for (_ <- 1 to 60) withBackend { backend =>
+      val scans = new StableScans(backend.get(ordered.id, _, _))
+      def change(group: Int, key: Array[Byte]): Unit = {
+        scans.changing(group, key)
+        if (random.nextInt(3) == 0) backend.remove(ordered.id, group, key)
+        else backend.put(ordered.id, group, key, bytes(s"${random.nextInt()}"))
+      }
+      // A key has one group.
+      def groupOf(key: Array[Byte]) = key.last % 3
+      (1 to random.nextInt(300)).foreach { _ =>
+        val made = key()
+        change(groupOf(made), made)
+        if (random.nextInt(100) == 0) backend.changesCommitted()
+      }
+      var running = Seq.empty[(EntryIterator, Iterator[(Seq[Byte], String)])]
+      (1 to 400).foreach { _ =>
+        random.nextInt(8) match {
+          case 0 if running.size < 3 =>
+            val bounds =
+              Seq(key(), key()).sorted(Ordering.comparatorToOrdering(BytewiseOrder.comparator))
+            val (start, end) =
+              if (random.nextBoolean()) (null, null) else (bounds.head, bounds.last)
+            val inOrder = random.nextBoolean()
+            def of(scan: Int => EntryIterator) =
+              if (inOrder) GroupScan.merge(0 to 2, scan) else GroupScan.concat(0 to 2, scan)
+            val begun = scans.scan((start, end), backend.scan(ordered.id, _, start, end), of)
+            val expected = all(of(backend.scan(ordered.id, _, start, end)))
+            running :+= begun -> expected.iterator
+          case 1 =>
+            running.lastOption.foreach { case (scan, _) =>
+              if (random.nextInt(4) == 0) {
+                scan.close()
+                running = running.init
+              }
+            }
+          case 2 | 3 =>
+            val changed = key()
+            if (running.nonEmpty) changesSeen += 1
+            change(groupOf(changed), changed)
+          case _ =>
+            running = running.filter { case (scan, expected) =>
+              if (random.nextInt(3) == 0) scan.hasNext: Unit
+              assert(scan.hasNext == expected.hasNext)
+              if (scan.hasNext) {
+                val entry = scan.next()
+                assert((entry.key.toSeq, new String(entry.value)) == expected.next())
+                if (random.nextBoolean()) change(groupOf(entry.key), entry.key)
+              }
+              scan.hasNext || expected.hasNext
+            }
+        }
+      }
+    }
+    assert(changesSeen > 500)
   }
 
   test("a dropped state is gone, and back after a rollback") {

@@ -12,6 +12,16 @@ class ExpiredEntriesSuite extends AnyFunSuite with StoreFixture {
 
   /** Commits one version whose clock is at `time`, with new entries of about 50 KB each. */
   private def commit(store: VersionedStore, time: Long, keys: Seq[Int], ttl: TimeToLive): Unit = {
+    commitOnly(store, time, keys, ttl)
+    store.maintain()
+  }
+
+  private def commitOnly(
+      store: VersionedStore,
+      time: Long,
+      keys: Seq[Int],
+      ttl: TimeToLive
+  ): Unit = {
     val expiry = new Expiry(ttl, time)
     val properties = Map("kind" -> "value") ++ expiry.properties
     val family = store.registerFamily("p", Layout.Point, properties)
@@ -20,8 +30,7 @@ class ExpiredEntriesSuite extends AnyFunSuite with StoreFixture {
       val value = bytes(large(time * 1000 + key, 50000))
       entries.put(family.id, 5, bytes(s"$key"), StateValue.encode(value))
     }
-    store.commit(None)
-    store.maintain()
+    store.commit(None): Unit
   }
 
   private def filesHold(storage: MemoryStorage, version: Long): Map[String, Long] =
@@ -77,5 +86,34 @@ class ExpiredEntriesSuite extends AnyFunSuite with StoreFixture {
       assert(store.compactions > 1)
     }
     assert(filesHold(storage, 20).size == 20)
+  }
+
+  test("a time to live that a restart makes longer, or ends, brings back what files still have") {
+    for (longer <- Seq(Some(1000L), None)) {
+      val storage = new MemoryStorage
+      withStore(storage, settings) { store =>
+        store.load(0, None)
+        (1 to 6).foreach(i => commitOnly(store, i * 10L, Seq(i), ttl))
+        // Now those of the first five have expired. Nothing has merged them.
+        commitOnly(store, 150, Seq(7), ttl)
+      }
+      withStore(storage, settings) { store =>
+        store.load(7, None)
+        // Maintenance comes while the first micro-batch runs, so by the properties of before.
+        store.maintain()
+        val expiry = longer.map(millis =>
+          Expiry(ttl.copy(millis = millis), 160, store.family("p").get.properties)
+        )
+        val properties =
+          Map("kind" -> "value") ++ expiry.fold(Map.empty[String, String])(_.properties)
+        val family = store.registerFamily("p", Layout.Point, properties)
+        val seen = expiry.fold(store.backend.get(family.id, 5, bytes("1"))) { expiry =>
+          new TtlEntries(store.backend, expiry).get(family.id, 5, bytes("1"))
+        }
+        assert(seen != null)
+        store.commit(None)
+      }
+      assert(filesHold(storage, 8).keySet == (1 to 7).map(_.toString).toSet)
+    }
   }
 }

@@ -17,6 +17,7 @@ import org.rocksdb.{
 
 import keystate.backend.filter.FamilyFilter
 import keystate.backend.rocksdb.DatabaseCursor.Position
+import keystate.backend.rocksdb.changes.RecentEntries
 import keystate.backend.rocksdb.offheap.{NativeBuffer, NativeHandles}
 import keystate.backend.{Change, RunFile, RunFormat}
 import keystate.errors.LocalStorageException

@@ -21,12 +21,14 @@ private[rocksdb] final class DatabaseCursor(
     start: Array[Byte],
     end: Array[Byte],
     reverse: Boolean
-) extends StoredCursor {
+) extends ForwardCursor {
   val madeAt: Long = database.writes
   private val prefix = family << 16 | group
   private val iterator = position.iterator
   private val keyBuffer = position.key
   private val valueBuffer = position.value
+  // The key of an entry that it goes past.
+  private var passed = Array.emptyByteArray
 
   var key: Array[Byte] = _
   var value: Array[Byte] = _
@@ -40,6 +42,22 @@ private[rocksdb] final class DatabaseCursor(
   override def advance(): Unit = {
     step()
     read()
+  }
+
+  /** Not for a cursor that goes backwards. */
+  override def goOnTo(target: Array[Byte], steps: Int): Boolean = {
+    var left = steps
+    var isBefore = key != null && Arrays.compareUnsigned(key, target) < 0
+    if (isBefore) {
+      while (isBefore && left > 0) {
+        iterator.next()
+        left -= 1
+        isBefore = isAtOneBefore(target)
+      }
+      if (isBefore) iterator.seek(keyBuffer.key(family, group, target))
+      read()
+    }
+    !isBefore
   }
 
   override def close(): Unit = {
@@ -64,6 +82,17 @@ private[rocksdb] final class DatabaseCursor(
   private def isAt(entryKey: Array[Byte]): Boolean = {
     val buffer = bytes(keyBuffer, iterator.key(_))
     buffer.getInt(0) == prefix && Arrays.equals(entryKeyOf(buffer), entryKey)
+  }
+
+  /** Whether it is at an entry of the group that comes before this key. */
+  private def isAtOneBefore(target: Array[Byte]): Boolean = iterator.isValid && {
+    val stored = bytes(keyBuffer, iterator.key(_))
+    val length = stored.limit() - RunFormat.PrefixLength
+    stored.getInt(0) == prefix && {
+      if (passed.length < length) passed = new Array[Byte](2 * length)
+      stored.get(RunFormat.PrefixLength, passed, 0, length)
+      Arrays.compareUnsigned(passed, 0, length, target, 0, target.length) < 0
+    }
   }
 
   private def step(): Unit = if (reverse) iterator.prev() else iterator.next()

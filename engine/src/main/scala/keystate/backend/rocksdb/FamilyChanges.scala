@@ -2,6 +2,7 @@ package keystate.backend.rocksdb
 
 import java.util.Arrays
 
+import keystate.backend.rocksdb.changes.{ChangesCursor, GroupChanges, PendingChange}
 import keystate.backend.{Change, Layout, StateFamily}
 
 /** What the open transaction has changed in one family, on top of the database. */
@@ -24,6 +25,10 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   private var scannedKey: Array[Byte] = _
   private val scannedRanges = new ScannedRanges
   private val inOrder = new LookupsInOrder(
+    (group, key) => database.scan(family.id, group, key, null, false),
+    () => database.writes
+  )
+  private val scansInOrder = new ScansInOrder(
     (group, key) => database.scan(family.id, group, key, null, false),
     () => database.writes
   )
@@ -160,7 +165,15 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   def stored(group: Int, start: Array[Byte], end: Array[Byte]): StoredCursor = {
     val known = scannedRanges.cursor(group, start, end)
     if (known != null) known
-    else scannedRanges.noting(database.scan(family.id, group, start, end, false), group, start, end)
+    else
+      scansInOrder.find(group, start, end) match {
+        case null =>
+          val entries = database.scan(family.id, group, start, end, false)
+          scannedRanges.noting(entries, group, start, end)
+        case range =>
+          scannedRanges.note(range)
+          range.cursor
+      }
   }
 
   /** The changes in a range. A bound that is null is no bound. */
@@ -189,6 +202,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
 
   def close(): Unit = {
     inOrder.clear()
+    scansInOrder.clear()
     filter.close()
     recent.clear()
   }
@@ -215,6 +229,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     scanned(NoGroup, null)
     scannedRanges.clear()
     inOrder.clear()
+    scansInOrder.clear()
     groups = new Array[GroupChanges](0)
   }
 

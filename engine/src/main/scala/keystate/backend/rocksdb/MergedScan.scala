@@ -2,6 +2,7 @@ package keystate.backend.rocksdb
 
 import java.util.NoSuchElementException
 
+import keystate.backend.rocksdb.changes.ChangesCursor
 import keystate.backend.{BytewiseOrder, Entry, EntryIterator}
 
 /** Goes through entries of the database. */

@@ -2,8 +2,6 @@ package keystate.backend.rocksdb
 
 import java.util.Arrays
 
-import scala.collection.mutable
-
 import keystate.backend.BytewiseOrder
 
 /** What the last short scans of a family found in the database: in the open transaction it stays
@@ -14,7 +12,7 @@ import keystate.backend.BytewiseOrder
 private[rocksdb] final class ScannedRanges {
   import ScannedRanges._
 
-  private val ranges = new Array[Range](MaxRanges)
+  private val ranges = new Array[StoredRange](MaxRanges)
   private var next = 0
   private var isEmpty = true
   // How often it was cleared: a scan that began before tells nothing any more.
@@ -33,7 +31,7 @@ private[rocksdb] final class ScannedRanges {
     val range = find(known =>
       known.group == group && Arrays.equals(known.start, start) && Arrays.equals(known.end, end)
     )
-    if (range == null) null else new RangeCursor(range)
+    if (range == null) null else range.cursor
   }
 
   /** Whether the database has an entry. */
@@ -47,12 +45,19 @@ private[rocksdb] final class ScannedRanges {
     else Absent
   }
 
+  /** Takes note of a range that was read. */
+  def note(range: StoredRange): Unit = {
+    ranges(next) = range
+    next = (next + 1) % MaxRanges
+    isEmpty = false
+  }
+
   /** The same entries, of which note is taken if there are few. */
   def noting(cursor: StoredCursor, group: Int, start: Array[Byte], end: Array[Byte]): StoredCursor =
     new NotingCursor(cursor, group, start, end)
 
-  private def find(isWanted: Range => Boolean): Range = {
-    var found: Range = null
+  private def find(isWanted: StoredRange => Boolean): StoredRange = {
+    var found: StoredRange = null
     if (!isEmpty) {
       var i = 0
       while (found == null && i < MaxRanges) {
@@ -70,9 +75,7 @@ private[rocksdb] final class ScannedRanges {
       end: Array[Byte]
   ) extends StoredCursor {
     private val begun = clears
-    private val keys = new mutable.ArrayBuffer[Array[Byte]](4)
-    private val values = new mutable.ArrayBuffer[Array[Byte]](4)
-    private var bytes = 0L
+    private val entries = new FewEntries
     note()
 
     override def key: Array[Byte] = cursor.key
@@ -84,18 +87,9 @@ private[rocksdb] final class ScannedRanges {
       note()
     }
 
-    private def note(): Unit = if (bytes <= MaxBytes)
-      if (cursor.key == null) {
-        if (begun == clears) {
-          ranges(next) = new Range(group, start, end, keys.toArray, values.toArray)
-          next = (next + 1) % MaxRanges
-          isEmpty = false
-        }
-      } else {
-        keys += cursor.key
-        values += cursor.value
-        bytes += cursor.key.length + cursor.value.length + EntryBytes
-      }
+    private def note(): Unit = if (!entries.areTooMany)
+      if (cursor.key != null) entries.add(cursor)
+      else if (begun == clears) ScannedRanges.this.note(entries.range(group, start, end))
   }
 }
 
@@ -105,24 +99,4 @@ private[rocksdb] object ScannedRanges {
   final val Present = 1
 
   private final val MaxRanges = 4
-
-  /** The most that a range may have to be noted, and what an entry takes besides its bytes. */
-  private final val MaxBytes = 4096L
-  private final val EntryBytes = 100L
-
-  private final class Range(
-      val group: Int,
-      val start: Array[Byte],
-      val end: Array[Byte],
-      val keys: Array[Array[Byte]],
-      val values: Array[Array[Byte]]
-  )
-
-  private final class RangeCursor(range: Range) extends StoredCursor {
-    private var i = 0
-    override def key: Array[Byte] = if (i < range.keys.length) range.keys(i) else null
-    override def value: Array[Byte] = range.values(i)
-    override def advance(): Unit = i += 1
-    override def close(): Unit = i = range.keys.length
-  }
 }

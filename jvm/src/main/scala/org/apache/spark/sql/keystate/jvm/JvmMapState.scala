@@ -2,7 +2,8 @@ package org.apache.spark.sql.keystate.jvm
 
 import scala.collection.mutable.ArrayBuffer
 
-import keystate.backend.{Entry, EntryIterator, GroupScan, GroupedKey}
+import keystate.backend.scan.GroupScan
+import keystate.backend.{Entry, EntryIterator, GroupedKey}
 import keystate.errors.KeystateErrors
 import keystate.{MapEntry, SortedMapState}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec

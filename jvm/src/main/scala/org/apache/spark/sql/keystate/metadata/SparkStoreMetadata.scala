@@ -17,8 +17,10 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.NullType
 import org.apache.spark.util.SerializableConfiguration
 
+import keystate.backend.StateFamily
 import keystate.checkpoint.StoreReader
 import keystate.errors.DamagedFileException
+import org.apache.spark.sql.keystate.encoding.{PrefixKeyOrder, SparkKeys}
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, QueryLogs, SparkFiles}
 import org.apache.spark.sql.keystate.shim.{LogEntries, StateKeys}
 
@@ -65,10 +67,16 @@ private[keystate] final case class SparkStoreMetadata(
   /** Decodes keys as Keystate's provider stores them. Relies on the encoders of Spark's RocksDB
     * provider.
     *
+    * @param stored
+    *   the family in Keystate's store
     * @param encoding
     *   Spark's setting of the query
     */
-  def keyDecoder(family: SparkFamily, encoding: String): Array[Byte] => UnsafeRow = {
+  def keyDecoder(
+      family: SparkFamily,
+      stored: StateFamily,
+      encoding: String
+  ): Array[Byte] => UnsafeRow = {
     val cacheKey = StateRowEncoderCacheKey(
       queryRunId = UUID.randomUUID.toString,
       operatorId = operator,
@@ -84,7 +92,8 @@ private[keystate] final case class SparkStoreMetadata(
       schemas,
       Some(family.name)
     )
-    RocksDBStateEncoder.getKeyEncoder(rows, family.spec, usesColumnFamilies).decodeKey
+    val encoder = RocksDBStateEncoder.getKeyEncoder(rows, family.spec, usesColumnFamilies)
+    new SparkKeys(encoder, PrefixKeyOrder.of(family.spec, rows), stored.properties).decodeKey
   }
 }
 

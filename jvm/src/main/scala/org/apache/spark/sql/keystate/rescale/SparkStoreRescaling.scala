@@ -2,6 +2,8 @@ package org.apache.spark.sql.keystate.rescale
 
 import java.util.UUID
 
+import scala.collection.mutable
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
@@ -13,6 +15,7 @@ import org.apache.spark.sql.types.{BinaryType, IntegerType, StructType}
 import org.apache.spark.util.{SerializableConfiguration, Utils}
 import org.apache.spark.{SparkEnv, TaskContext}
 
+import keystate.backend.StateFamily
 import keystate.checkpoint.{PartitionState, Repartitioning}
 import keystate.errors.KeystateErrors
 import keystate.files.{Concurrently, LocalFolder}
@@ -72,7 +75,7 @@ private[keystate] final class SparkStoreRescaling(
         source
           .entries(source.manifest(partition, id, before))
           .map { case (family, change) =>
-            val label = KeyGroups.label(owners.of(family.name, change.key))
+            val label = KeyGroups.label(owners.of(family, change.key))
             new GenericInternalRow(
               Array[Any](label, Repartitioning.runKey(change), change.value)
             ): InternalRow
@@ -108,17 +111,19 @@ private[keystate] object SparkStoreRescaling {
 
   /** Finds the new partition of an entry. */
   private final class Owners(store: SparkStoreMetadata, encoding: String, partitions: Int) {
-    private val byFamily = store.families
-      .filter(store.hasEntries)
-      .map { family =>
-        val decode = store.keyDecoder(family, encoding)
-        val hash = store.shuffleHash(family)
-        family.name -> ((key: Array[Byte]) => Math.floorMod(hash(decode(key)), partitions))
-      }
-      .toMap
+    private val partitionsOf = mutable.LongMap.empty[Array[Byte] => Int]
 
-    def of(family: String, key: Array[Byte]): Int =
-      byFamily.getOrElse(family, throw KeystateErrors.unknownFamily(store.toString, family))(key)
+    def of(stored: StateFamily, key: Array[Byte]): Int =
+      partitionsOf.getOrElseUpdate(stored.id.toLong, partitionOf(stored))(key)
+
+    private def partitionOf(stored: StateFamily): Array[Byte] => Int = {
+      val family = store.families
+        .find(family => family.name == stored.name && store.hasEntries(family))
+        .getOrElse(throw KeystateErrors.unknownFamily(store.toString, stored.name))
+      val decode = store.keyDecoder(family, stored, encoding)
+      val hash = store.shuffleHash(family)
+      key => Math.floorMod(hash(decode(key)), partitions)
+    }
   }
 
   private def repartitioning(

@@ -22,7 +22,7 @@ private[keystate] final class ChangeDataReader(
     family <- manifest.families.find(_.name == columnFamily).iterator
     codec = provider.codec("change feed", family)
     change <- provider.versions.readChanges(manifest, family)
-    (kind, key, value) <- codec.records(change)
+    (kind, key, value) <- codec.records(family, change)
   } yield (kind, key, value, manifest.version - 1)
 
   override protected def getNext(): (RecordType.Value, UnsafeRow, UnsafeRow, Long) =

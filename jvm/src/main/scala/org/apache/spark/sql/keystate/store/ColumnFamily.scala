@@ -39,6 +39,6 @@ private[keystate] trait FamilyCodec {
   /** Makes the column family of an open store. */
   def open(family: StateFamily, versions: VersionedStore): ColumnFamily
 
-  /** A stored change as Spark's change feed describes it. The rows belong to the caller. */
-  def records(change: Change): Seq[(RecordType.Value, UnsafeRow, UnsafeRow)]
+  /** A stored family's change as Spark's change feed describes it. The rows belong to the caller. */
+  def records(stored: StateFamily, change: Change): Seq[(RecordType.Value, UnsafeRow, UnsafeRow)]
 }

@@ -23,6 +23,7 @@ import keystate.checkpoint.VersionedStore
 import keystate.errors.MissingVersionException
 import keystate.files.{LocalFolder, StoreLocation}
 import keystate.ttl.TtlSweep
+import org.apache.spark.sql.keystate.encoding.PrefixKeyOrder
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
 import org.apache.spark.sql.keystate.metrics.NativeMemory
 import org.apache.spark.sql.keystate.shim.{RowEncoders, StateStoreProviderShim}
@@ -380,6 +381,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
         if (name == StateStore.DEFAULT_COL_FAMILY_NAME) storeId.storeName else name,
         spec,
         RocksDBStateEncoder.getKeyEncoder(rows, spec, useColumnFamilies),
+        PrefixKeyOrder.of(spec, rows),
         RowEncoders.ofValues(rows, valueSchema, useMultipleValuesPerKey)
       )
     }

@@ -129,7 +129,10 @@ private[keystate] final class KeystateCodec(
       versions.maxParallelism
     )
 
-  override def records(change: Change): Seq[(RecordType.Value, UnsafeRow, UnsafeRow)] = {
+  override def records(
+      stored: StateFamily,
+      change: Change
+  ): Seq[(RecordType.Value, UnsafeRow, UnsafeRow)] = {
     val key = keyRow(change.key).copy()
     if (change.value == null) Seq((RecordType.DELETE_RECORD, key, null))
     else if (isList)

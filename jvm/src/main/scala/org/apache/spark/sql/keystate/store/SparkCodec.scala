@@ -8,6 +8,7 @@ import org.apache.spark.sql.execution.streaming.state._
 import keystate.backend.{Change, Layout, StateFamily}
 import keystate.checkpoint.VersionedStore
 import keystate.keygroup.KeyGroups
+import org.apache.spark.sql.keystate.encoding.{PrefixKeyOrder, SparkKeys}
 import org.apache.spark.sql.keystate.shim.{RowEncoders, StateKeys}
 
 /** How one of Spark's own operators wants a column family stored. Relies on the encoders of Spark's
@@ -15,11 +16,16 @@ import org.apache.spark.sql.keystate.shim.{RowEncoders, StateKeys}
   *
   * @param name
   *   of the family, or of the store that has no other
+  * @param encoder
+  *   Spark's, of keys
+  * @param order
+  *   that of the keys of a new family, if it can have one
   */
 private[keystate] final class SparkCodec(
     name: String,
     val spec: KeyStateEncoderSpec,
-    val keys: RocksDBKeyStateEncoder,
+    encoder: RocksDBKeyStateEncoder,
+    order: Option[PrefixKeyOrder],
     val values: RowEncoders.Values
 ) extends FamilyCodec {
   import SparkCodec._
@@ -32,17 +38,21 @@ private[keystate] final class SparkCodec(
   /** Whether all entries with one prefix are in one key group. */
   val prefixInOneGroup: Boolean = !spec.isInstanceOf[RangeKeyScanStateEncoderSpec]
 
-  val supportsRangeScan: Boolean = RowEncoders.supportsRangeScan(keys, spec)
+  val supportsRangeScan: Boolean = RowEncoders.supportsRangeScan(encoder, spec)
 
-  val supportsDeleteRange: Boolean = RowEncoders.supportsDeleteRange(keys, spec)
+  val supportsDeleteRange: Boolean = RowEncoders.supportsDeleteRange(encoder, spec)
 
   /** What is to be noted of a new family. */
   def properties: Map[String, String] = spec match {
     case NoPrefixKeyStateEncoderSpec(columns)
         if name.endsWith(ValuesOfJoin) && columns.length > 1 && columns.last.name == "index" =>
       Map(Numbered -> "true")
-    case _ => Map.empty
+    case _ => order.map(_ => PrefixKeyOrder.Property -> "true").toMap
   }
+
+  /** How the keys of a family are stored. */
+  def keysOf(family: StateFamily): SparkKeys =
+    new SparkKeys(encoder, order, family.properties)
 
   /** The key group of a key or prefix of a family: in keys with prefixes the grouping columns come
     * first.
@@ -79,14 +89,18 @@ private[keystate] final class SparkCodec(
   override def open(family: StateFamily, versions: VersionedStore): ColumnFamily =
     new SparkColumnFamily(
       this,
+      keysOf(family),
       family.id,
       versions.backend,
       versions.manifest.partitioning.groups,
       groupOf(family, versions.maxParallelism)
     )
 
-  override def records(change: Change): Seq[(RecordType.Value, UnsafeRow, UnsafeRow)] = {
-    val key = keys.decodeKey(change.key).copy()
+  override def records(
+      stored: StateFamily,
+      change: Change
+  ): Seq[(RecordType.Value, UnsafeRow, UnsafeRow)] = {
+    val key = keysOf(stored).decodeKey(change.key).copy()
     if (change.value == null) Seq((RecordType.DELETE_RECORD, key, null))
     else if (!values.supportsMultipleValuesPerKey)
       Seq((RecordType.PUT_RECORD, key, values.decodeValue(change.value).copy()))

@@ -3,26 +3,29 @@ package org.apache.spark.sql.keystate.store
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
 
-import keystate.backend.BytewiseOrder
-import keystate.backend.{Entry, EntryIterator, GroupScan, KeyedStateBackend}
+import keystate.backend.scan.{GroupScan, StableScans}
+import keystate.backend.{BytewiseOrder, Entry, EntryIterator, KeyedStateBackend, Layout}
 import keystate.keygroup.KeyGroupRange
+import org.apache.spark.sql.keystate.encoding.SparkKeys
 
 /** A column family of one of Spark's own operators. What its encoding cannot do is refused, with
   * the messages of Spark's RocksDB provider.
   */
 private[keystate] final class SparkColumnFamily(
     codec: SparkCodec,
+    keys: SparkKeys,
     family: Int,
     backend: KeyedStateBackend,
     groups: KeyGroupRange,
     groupOf: UnsafeRow => Int
 ) extends ColumnFamily {
+  private val scans = new StableScans(backend.get(family, _, _))
 
   override def get(key: UnsafeRow): UnsafeRow = codec.values.decodeValue(read(key))
 
-  override def multiGet(keys: Array[UnsafeRow]): Iterator[UnsafeRow] = {
-    val values = new Array[Array[Byte]](keys.length)
-    backend.multiGet(family, keys.map(groupOf), keys.map(codec.keys.encodeKey), values, keys.length)
+  override def multiGet(asked: Array[UnsafeRow]): Iterator[UnsafeRow] = {
+    val values = new Array[Array[Byte]](asked.length)
+    backend.multiGet(family, asked.map(groupOf), asked.map(keys.encodeKey), values, asked.length)
     values.iterator.map(codec.values.decodeValue)
   }
 
@@ -54,19 +57,18 @@ private[keystate] final class SparkColumnFamily(
     write(key, concat(if (old == null) Array.emptyByteArray else old, values))
   }
 
-  override def remove(key: UnsafeRow): Unit =
-    backend.remove(family, groupOf(key), codec.keys.encodeKey(key))
+  override def remove(key: UnsafeRow): Unit = remove(groupOf(key), keys.encodeKey(key))
 
   override def deleteRange(begin: UnsafeRow, end: UnsafeRow): Unit = {
     verify(
       codec.supportsDeleteRange,
       "deleteRange requires a RangeKeyScanStateEncoderSpec for ordered key encoding"
     )
-    val first = codec.keys.encodeKey(begin)
-    val last = codec.keys.encodeKey(end)
+    val first = keys.encodeKey(begin)
+    val last = keys.encodeKey(end)
     groupRange.foreach { group =>
       val entries = backend.scan(family, group, first, last)
-      try entries.foreach(entry => backend.remove(family, group, entry.key))
+      try entries.foreach(entry => remove(group, entry.key))
       finally entries.close()
     }
   }
@@ -76,13 +78,13 @@ private[keystate] final class SparkColumnFamily(
   override def iteratorWithMultiValues(): StateStoreIterator[UnsafeRowPair] = multiple(all())
 
   override def prefixScan(prefix: UnsafeRow): StateStoreIterator[UnsafeRowPair] = {
-    require(codec.keys.supportPrefixKeyScan, "Prefix scan requires setting prefix key!")
+    require(keys.supportPrefixKeyScan, "Prefix scan requires setting prefix key!")
     single(withPrefix(prefix))
   }
 
   override def prefixScanWithMultiValues(prefix: UnsafeRow): StateStoreIterator[UnsafeRowPair] = {
     verify(
-      codec.keys.supportPrefixKeyScan,
+      keys.supportPrefixKeyScan,
       "prefixScanWithMultiValues requires encoder supporting prefix scan!"
     )
     multiple(withPrefix(prefix))
@@ -99,10 +101,19 @@ private[keystate] final class SparkColumnFamily(
   ): StateStoreIterator[UnsafeRowPair] = multiple(between(start, end))
 
   private def read(key: UnsafeRow): Array[Byte] =
-    backend.get(family, groupOf(key), codec.keys.encodeKey(key))
+    backend.get(family, groupOf(key), keys.encodeKey(key))
 
-  private def write(key: UnsafeRow, value: Array[Byte]): Unit =
-    backend.put(family, groupOf(key), codec.keys.encodeKey(key), value)
+  private def write(key: UnsafeRow, value: Array[Byte]): Unit = {
+    val group = groupOf(key)
+    val entryKey = keys.encodeKey(key)
+    scans.changing(group, entryKey)
+    backend.put(family, group, entryKey, value)
+  }
+
+  private def remove(group: Int, entryKey: Array[Byte]): Unit = {
+    scans.changing(group, entryKey)
+    backend.remove(family, group, entryKey)
+  }
 
   private def concat(head: Array[Byte], values: Array[UnsafeRow]): Array[Byte] =
     Array.concat(head +: values.toIndexedSeq.map(codec.values.encodeValue): _*)
@@ -113,23 +124,33 @@ private[keystate] final class SparkColumnFamily(
   // and joins rely on it. An iterator over nothing stays empty, whatever is put afterwards.
   private def all(): EntryIterator =
     if (backend.count(family) == 0) GroupScan.empty
-    else if (codec.supportsRangeScan)
-      GroupScan.merge(groupRange, backend.scan(family, _, null, null))
-    else GroupScan.concat(groupRange, backend.scan(family, _, null, null))
+    else if (codec.supportsRangeScan) scan(null, null, GroupScan.merge(groupRange, _))
+    else scan(null, null, GroupScan.concat(groupRange, _))
 
   private def withPrefix(prefix: UnsafeRow): EntryIterator = {
-    val start = codec.keys.encodePrefixKey(prefix)
+    val start = keys.encodePrefixKey(prefix)
     val end = BytewiseOrder.after(start)
-    if (codec.prefixInOneGroup)
-      backend.scan(family, groupOf(prefix), start, end)
-    else GroupScan.merge(groupRange, backend.scan(family, _, start, end))
+    if (codec.prefixInOneGroup) scan(start, end, _(groupOf(prefix)))
+    else scan(start, end, GroupScan.merge(groupRange, _))
   }
 
   private def between(start: Option[UnsafeRow], end: Option[UnsafeRow]): EntryIterator = {
     require(codec.supportsRangeScan, "Range scan requires an encoder that supports range scanning!")
-    val first = start.map(codec.keys.encodeKey).orNull
-    val last = end.map(codec.keys.encodeKey).orNull
-    GroupScan.merge(groupRange, backend.scan(family, _, first, last))
+    val first = start.map(keys.encodeKey).orNull
+    val last = end.map(keys.encodeKey).orNull
+    scan(first, last, GroupScan.merge(groupRange, _))
+  }
+
+  // As with Spark's RocksDB provider, whose iterators are over a snapshot: what a function changes
+  // while it reads, as a timer's does that registers another one, shows in no scan that is open.
+  // Entries without an order can't have that: of these Spark changes only what it was given last.
+  private def scan(
+      start: Array[Byte],
+      end: Array[Byte],
+      of: (Int => EntryIterator) => EntryIterator
+  ): EntryIterator = {
+    def scanOf(group: Int) = backend.scan(family, group, start, end)
+    if (codec.layout == Layout.Point) of(scanOf) else scans.scan((start, end), scanOf, of)
   }
 
   private def single(entries: EntryIterator): StateStoreIterator[UnsafeRowPair] = {
@@ -137,7 +158,7 @@ private[keystate] final class SparkColumnFamily(
     rows(
       entries,
       entries.map { entry =>
-        pair.withRows(codec.keys.decodeKey(entry.key), codec.values.decodeValue(entry.value))
+        pair.withRows(keys.decodeKey(entry.key), codec.values.decodeValue(entry.value))
       }
     )
   }
@@ -151,7 +172,7 @@ private[keystate] final class SparkColumnFamily(
     rows(
       entries,
       entries.flatMap { (entry: Entry) =>
-        val key = codec.keys.decodeKey(entry.key)
+        val key = keys.decodeKey(entry.key)
         codec.values.decodeValues(entry.value).map(pair.withRows(key, _))
       }
     )

@@ -13,6 +13,7 @@ import org.apache.spark.sql.types._
 
 import keystate.backend.{GroupedKey, Layout, StateValue}
 import keystate.keygroup.KeyGroups
+import keystate.settings.Settings
 import org.apache.spark.sql.keystate.encoding.OrderedKeyCodec
 
 /** What each of Spark's key encodings may do, and Keystate's states as Spark's reader sees them. */
@@ -38,6 +39,59 @@ class ColumnFamilySuite extends AnyFunSuite with ColumnFamilyFixture {
     }
   }
 
+  private val ids = new StructType().add("id", LongType).add("n", LongType)
+
+  test("prefix encoding: a group's keys are in the order of their prefixes") {
+    val folder = newFolder()
+    val spec = PrefixKeyScanStateEncoderSpec(ids, 1)
+    val stored = withIds(folder, 0)(_.createColFamilyIfAbsent("cf", _, _, spec))
+    stored.values.foreach(group => assert(group == group.sorted))
+    assert(withIds(folder, 1)(_.createColFamilyIfAbsent("cf", _, _, spec)) == stored)
+  }
+
+  test("those of a family that an earlier build made stay in theirs") {
+    val folder = newFolder()
+    val spec = PrefixKeyScanStateEncoderSpec(ids, 1)
+    val stored = withIds(folder, 0) { (store, keys, values) =>
+      store.registerFamily("cf", Layout.Ordered, Map(KeystateCodec.Kind -> "spark"))
+      store.createColFamilyIfAbsent("cf", keys, values, spec)
+    }
+    assert(stored.values.exists(group => group != group.sorted))
+    assert(withIds(folder, 1)(_.createColFamilyIfAbsent("cf", _, _, spec)) == stored)
+  }
+
+  /** Reads and writes two entries of each of some ids. Returns the ids by key group, as they are
+    * stored.
+    */
+  private def withIds(folder: String, version: Int)(
+      declare: (KeyGroupStateStore, StructType, StructType) => Any
+  ): Map[Int, Seq[Long]] = withProvider(newProvider(folder)) { provider =>
+    val store = provider.getStore(version.toLong, None).asInstanceOf[KeyGroupStateStore]
+    declare(store, ids, valueSchema)
+    val all = (-400L until 400L).map(_ * 77777)
+    for (id <- all) {
+      val found = store.prefixScan(row(StructType(ids.take(1)), id), "cf").map { pair =>
+        (pair.key.getLong(0), pair.key.getLong(1), pair.value.getInt(0))
+      }
+      val expected = if (version == 0) Nil else Seq(1L, 2L).map((id, _, version - 1))
+      assert(found.toSet == expected.toSet)
+      Seq(1L, 2L).foreach(n => store.put(row(ids, id, n), value(version), "cf"))
+    }
+    val groups = store.iterator("cf").map(_.key.getLong(0)).toVector.distinct.groupBy { id =>
+      KeyGroups.groupOf(
+        new Murmur3Hash(Seq(Literal(id))).eval().asInstanceOf[Int],
+        store.maxParallelism
+      )
+    }
+    assert(groups.values.map(_.size).sum == all.size)
+    store.commit()
+    val changed = provider
+      .getStateStoreChangeDataReader(version + 1L, version + 1L, Some("cf"))
+      .map(_._2.getLong(0))
+    assert(changed.toSet == all.toSet)
+    groups
+  }
+
   test("range encoding: the order of the column over all key groups, both iterator and scans") {
     withStore(RangeKeyScanStateEncoderSpec(rangeSchema, Seq(0))) { store =>
       def at(time: Long) = row(rangeSchema, time, s"k$time")
@@ -53,6 +107,32 @@ class ColumnFamilySuite extends AnyFunSuite with ColumnFamilyFixture {
       assert(longs(store.prefixScan(prefix, "cf"), 0) == Seq(255L))
       store.deleteRange(bound(-1), bound(256), "cf")
       assert(longs(store.iterator("cf"), 0) == times.filter(t => t < -1 || t >= 256))
+    }
+  }
+
+  test("a scan that is open shows no timer that was registered or deleted meanwhile") {
+    for (backend <- Seq("hashmap", "rocksdb")) {
+      val spec = RangeKeyScanStateEncoderSpec(rangeSchema, Seq(0))
+      withProvider(newProvider(hadoop = Map(Settings.Backend.key -> backend))) { provider =>
+        val store = provider.getStore(0, None)
+        store.createColFamilyIfAbsent("cf", spec.keySchema, valueSchema, spec)
+        // All of one name, and so in one key group.
+        def at(time: Long) = row(rangeSchema, time, "k")
+        (10L to 80L by 10).foreach(time => store.put(at(time), value(1), "cf"))
+        val due = store.iterator("cf")
+        val fired = due.map { pair =>
+          val time = pair.key.getLong(0)
+          if (time == 10) {
+            store.put(at(75), value(2), "cf")
+            store.remove(at(60), "cf")
+          }
+          store.remove(at(time), "cf")
+          time
+        }.toVector
+        assert(fired == (10L to 80L by 10), backend)
+        assert(longs(store.iterator("cf"), 0) == Seq(75L), backend)
+        store.abort()
+      }
     }
   }
 

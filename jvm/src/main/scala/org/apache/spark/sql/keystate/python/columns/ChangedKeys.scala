@@ -19,6 +19,7 @@ private[columns] final class ChangedKeys(
 
   /** Which of the changed keys this is. */
   var index: Int = -1
+  var slot: Int = _
   var group: Int = _
   var key: Array[Byte] = _
 
@@ -29,7 +30,7 @@ private[columns] final class ChangedKeys(
     index += 1
     val more = index < changed.numElements()
     if (more) {
-      val slot = changed.getInt(index)
+      slot = changed.getInt(index)
       group = slots.group(slot)
       key = slots.key(slot)
       if (resets.getBoolean(index)) removed += entries.clear(group, key)

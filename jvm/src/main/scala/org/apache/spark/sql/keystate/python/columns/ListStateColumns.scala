@@ -67,11 +67,12 @@ private[keystate] final class ListStateColumns(
   override def apply(slots: KeySlots, columns: String => ArrowColumnVector): (Long, Long) = {
     val changed = new ChangedKeys(slots, columns, index, entries)
     val added = Elements(columns(Protocol.stateColumn(index)))
+    val times = UseNotes.timesOfAdded(spec, index, entries, columns)
     var put = 0L
     while (changed.next()) {
       val elements = added.getArray(changed.index)
       if (elements.numElements() > 0) {
-        lists.append(entries, changed.group, changed.key, elements)
+        lists.append(entries, changed.group, changed.key, elements, times(changed.slot))
         put += 1
       }
     }

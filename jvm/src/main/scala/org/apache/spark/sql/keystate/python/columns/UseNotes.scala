@@ -1,5 +1,7 @@
 package org.apache.spark.sql.keystate.python.columns
 
+import scala.collection.mutable
+
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import keystate.backend.{EntryIterator, GroupedKey}
@@ -76,4 +78,26 @@ private[columns] object UseNotes {
   def apply(spec: StateSpec, index: Int, entries: FamilyEntries): Option[UseNotes] =
     Option
       .when(entries.expires && spec.ttl.exists(_.needsNotes))(new UseNotes(spec, index, entries))
+
+  /** When the elements that a list's keys get were added, by slot. By event time that is theirs to
+    * live from, and a chunk of the list must have no others.
+    */
+  def timesOfAdded(
+      spec: StateSpec,
+      index: Int,
+      entries: FamilyEntries,
+      columns: String => ArrowColumnVector
+  ): Int => Long =
+    if (!entries.expires || !spec.ttl.exists(_.eventTime)) _ => Long.MinValue
+    else {
+      def column(part: String) = columns(Protocol.stateColumn(index, part)).getArray(0)
+      val used = column(Protocol.Part.UsedSlot)
+      val at = column(Protocol.Part.UsedTime)
+      val whole = column(Protocol.Part.UsedWhole)
+      val times = new mutable.HashMap[Int, Long]
+      (0 until used.numElements()).foreach { i =>
+        if (!whole.getBoolean(i)) times(used.getInt(i)) = at.getLong(i)
+      }
+      times.getOrElse(_, Long.MinValue)
+    }
 }

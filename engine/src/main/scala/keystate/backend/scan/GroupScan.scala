@@ -1,8 +1,10 @@
-package keystate.backend
+package keystate.backend.scan
 
 import java.util.Arrays
 
 import scala.collection.mutable
+
+import keystate.backend.{Entry, EntryIterator}
 
 /** Entries of several key groups as one sequence. Closing it closes what is open of the groups. */
 object GroupScan {

@@ -1,4 +1,4 @@
-package keystate.backend.rocksdb
+package keystate.backend.rocksdb.changes
 
 import scala.collection.mutable
 import scala.util.Random

@@ -1,0 +1,4 @@
+package keystate.backend
+
+/** Scans over several key groups, and scans beside which entries change. */
+package object scan

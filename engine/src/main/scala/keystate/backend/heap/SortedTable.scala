@@ -106,24 +106,81 @@ private[heap] object SortedTable {
   private val Absent = new Array[Byte](0)
 }
 
-/** One sorted map of all entries. */
+/** A sorted map, and a hash table of what was put since something asked for a range in which that
+  * may be. Timers are so: most are put for later, and then all of a time are read and removed. To
+  * put them into the map in their order costs less than one by one.
+  */
 private[heap] final class OrderedTable extends SortedTable {
   import SortedTable.ManySearches
 
+  // No key is in both.
   private val entries = new SortedTable.SortedEntries(BytewiseOrder.comparator)
+  private var fresh = new BytesMap[Array[Byte]]
+  // Fresh keys are in between, both included.
+  private var least: Array[Byte] = _
+  private var greatest: Array[Byte] = _
 
-  override def get(key: Array[Byte]): Array[Byte] = entries.get(key)
-  override protected def set(key: Array[Byte], value: Array[Byte]): Array[Byte] =
-    entries.put(key, value)
-  override protected def unset(key: Array[Byte]): Array[Byte] = entries.remove(key)
+  override def get(key: Array[Byte]): Array[Byte] = {
+    val value = freshValue(key)
+    if (value != null || entries.isEmpty) value else entries.get(key)
+  }
 
-  override def scan(start: Array[Byte], end: Array[Byte], reverse: Boolean): EntryIterator =
+  override protected def set(key: Array[Byte], value: Array[Byte]): Array[Byte] = {
+    val old = if (entries.isEmpty || freshValue(key) != null) null else entries.replace(key, value)
+    if (old != null) old
+    else {
+      if (least == null || isBefore(key, least)) least = key
+      if (greatest == null || isBefore(greatest, key)) greatest = key
+      fresh.put(key, BytesMap.hash(key, key.length), value)
+    }
+  }
+
+  override protected def unset(key: Array[Byte]): Array[Byte] = {
+    val old =
+      if (fresh.size == 0) null else fresh.remove(key, key.length, BytesMap.hash(key, key.length))
+    if (old != null || entries.isEmpty) old else entries.remove(key)
+  }
+
+  override def scan(start: Array[Byte], end: Array[Byte], reverse: Boolean): EntryIterator = {
+    if (fresh.size > 0 && (end == null || isBefore(least, end)) && !isBefore(greatest, start))
+      settle()
     new SortedEntriesIterator(BytewiseOrder.range(entries, start, end, reverse))
+  }
 
   override protected def entryOverhead: Int = 80
 
-  override protected def valuesOf(keys: Array[Array[Byte]]): Array[Byte] => Array[Byte] =
-    if (keys.length <= entries.size / ManySearches) get else along(keys.head)
+  override protected def valuesOf(keys: Array[Array[Byte]]): Array[Byte] => Array[Byte] = {
+    val sorted: Array[Byte] => Array[Byte] =
+      if (entries.isEmpty) _ => null
+      else if (keys.length <= entries.size / ManySearches) entries.get(_)
+      else along(keys.head)
+    key => {
+      val value = freshValue(key)
+      if (value == null) sorted(key) else value
+    }
+  }
+
+  private def freshValue(key: Array[Byte]): Array[Byte] =
+    if (fresh.size == 0) null else fresh.get(key, key.length, BytesMap.hash(key, key.length))
+
+  private def isBefore(key: Array[Byte], other: Array[Byte]): Boolean =
+    other != null && Arrays.compareUnsigned(key, other) < 0
+
+  /** Puts the fresh entries into the map. */
+  private def settle(): Unit = {
+    val keys = fresh.copyKeys()
+    KeySort.sort(keys, keys.length)
+    try keys.foreach(key => entries.put(key, freshValue(key)))
+    catch {
+      case e: Throwable =>
+        // Out of memory: they stay where they were.
+        keys.foreach(entries.remove(_))
+        throw e
+    }
+    fresh = new BytesMap[Array[Byte]]
+    least = null
+    greatest = null
+  }
 
   /** Goes along the entries, from the first key on, instead of searching for each. */
   private def along(first: Array[Byte]): Array[Byte] => Array[Byte] = {

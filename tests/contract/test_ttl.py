@@ -16,6 +16,7 @@ from keystate import (
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
+    SortedMapStateDescriptor,
     StateTtlConfig,
     Time,
     ValueStateDescriptor,
@@ -519,3 +520,59 @@ def test_what_goes_takes_its_timestamp_with_it(kind: str) -> None:
             harness.process_batch(rows, watermark=150)  # the timer writes last
             harness.process_batch([("b", "", at(260))], watermark=260)
             assert harness.process_batch([("a", "", at(270))], watermark=260) == [(False,)]
+
+
+class PutsTimes(KeyedProcessFunction):
+    """Changes an entry whose key is a time, in a time zone or in none."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def open(self, ctx: Any) -> None:
+        ttl = (
+            StateTtlConfig.new_builder(Time.milliseconds(100))
+            .set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.EventTime)
+            .build()
+        )
+        described = {"map": MapStateDescriptor, "sorted map": SortedMapStateDescriptor}[self.kind](
+            "s", "timestamp", "long"
+        )
+        described.enable_time_to_live(ttl)
+        get = {"map": ctx.get_map_state, "sorted map": ctx.get_sorted_map_state}[self.kind]
+        self.s = get(described)
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        time = datetime(2020, 1, 1, tzinfo=timezone.utc)
+        if row.zone == "none":
+            time = time.astimezone().replace(tzinfo=None)
+        if row.what == "put":
+            self.s.put(time, 1)
+        if row.what == "clear":
+            self.s.clear()
+        if row.what == "remove":
+            self.s.remove(time)
+        yield (self.s.contains(time),)
+
+
+@pytest.mark.parametrize("kind", ["map", "sorted map"])
+@pytest.mark.parametrize("gone", ["clear", "remove"])
+@pytest.mark.parametrize("zones", [("utc", "utc", "utc"), ("utc", "none", "utc"), ("none",) * 3])
+def test_a_time_of_any_zone_takes_its_timestamp_with_it(
+    kind: str, gone: str, zones: tuple[str, ...]
+) -> None:
+    def at(time: int) -> datetime:
+        return datetime.fromtimestamp(time / 1000, timezone.utc)
+
+    schema = "key string, what string, zone string, time timestamp"
+    changes = zip(("put", gone, "put"), zones, (700, 700, 50))
+    rows = [("a", what, zone, at(time)) for what, zone, time in changes]
+    for batches in ([rows], [rows[:1], rows[1:]]):
+        with KeyedProcessHarness(
+            PutsTimes(kind), schema, "key", "held boolean", event_time="time"
+        ) as harness:
+            for batch in batches:
+                harness.process_batch(batch)
+            harness.advance_watermark(149)
+            assert len(harness.state("a", "s")) == 1
+            harness.advance_watermark(150)
+            assert harness.state("a", "s") == {}

@@ -176,17 +176,19 @@ class _NotingList(Noting):
 
 
 class _NotingMap(Noting):
-    """Notes slots and user keys."""
+    """Notes slots and user keys, as they are in cells."""
 
     _key_codec: Any
+    _key_class: type | None
     _cell: Callable[[], Any]
+    _as_key: Callable[[Any], Any]
 
     def _note_key(self, key: Any) -> None:
-        self._note((self._cursor.slot, self._noted_as(key)))
+        self._note(self._entry_of(key))
 
-    def _noted_as(self, key: Any) -> Any:
-        form = self._key_codec.as_key
-        return key if form is None else form(key)
+    def _entry_of(self, key: Any) -> tuple[int, Any]:
+        """A user's key may look otherwise in a cell: a datetime with a time zone has none there."""
+        return self._cursor.slot, key if type(key) is self._key_class else self._as_key(key)
 
     def _noted(self, entries: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
         """Notes entries as an iterator comes to them; they are of the key that there is now."""
@@ -195,7 +197,7 @@ class _NotingMap(Noting):
         def noted() -> Iterator[tuple[Any, Any]]:
             for entry in entries:
                 check_key()
-                self._note_key(entry[0])
+                self._note((self._cursor.slot, entry[0]))
                 yield entry
 
         return noted()
@@ -218,7 +220,7 @@ class _NotingMap(Noting):
 
     def remove(self, key: Any) -> None:
         super().remove(key)  # type: ignore[misc]
-        self._gone((self._cursor.slot, self._noted_as(key)))
+        self._gone(self._entry_of(key))
 
     def clear(self) -> None:
         slot, cell = self._cursor.slot, self._cell()
@@ -275,5 +277,5 @@ class _NotingSortedMap(_NotingMap):
 
     def _noted_one(self, entry: tuple[Any, Any] | None) -> tuple[Any, Any] | None:
         if self._on_read and entry is not None:
-            self._note_key(entry[0])
+            self._note((self._cursor.slot, entry[0]))
         return entry

@@ -231,3 +231,48 @@ class KeepsTheLast(ProcessFunction, CheckpointedFunction):
 def test_a_generator_changes_the_list_that_it_is_added_to() -> None:
     harness = KeyedProcessHarness(KeepsTheLast(), "number long", [], "total long")
     assert [row.total for row in harness.process_batch([(1,), (2,), (4,), (8,)])] == [1, 3, 6, 12]
+
+
+class Other(ProcessFunction, ListCheckpointed[Any]):
+    """A release between two others, which has one list, without a name."""
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        return []
+
+    def snapshot_state(self, checkpoint_id: int, timestamp: int) -> list[Any]:
+        return ["other"]
+
+    def restore_state(self, state: list[Any]) -> None:
+        assert state in ([], ["other"])
+
+
+class Buffers(ProcessFunction, CheckpointedFunction):
+    """Keeps numbers in a list, and in a raw stream each."""
+
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.buffered = store.get_list_state(ListStateDescriptor("buffered", "long"))
+        self.raw = [r.get_stream().read() for r in context.get_raw_operator_state_inputs()]
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield list(self.buffered.get()), [int(raw) for raw in self.raw]
+        self.buffered.add(row.number)
+        self.raw.append(str(row.number).encode())
+
+    def snapshot_state(self, context: Any) -> None:
+        for raw in self.raw:
+            context.get_raw_operator_state_output().start_new_partition()
+            context.get_raw_operator_state_output().write(raw)
+
+
+def test_a_list_without_a_name_leaves_the_others_as_they_are() -> None:
+    schema = "buffered array<long>, raw array<long>"
+    with KeyedProcessHarness(Buffers(), "number long", (), schema) as harness:
+        harness.process_batch([1, 2])
+        snapshot = harness.snapshot()
+    for _ in range(2):
+        with KeyedProcessHarness.restore(snapshot, Other()) as harness:
+            harness.process_batch([3])
+            snapshot = harness.snapshot()
+    with KeyedProcessHarness.restore(snapshot, Buffers()) as harness:
+        assert harness.process(4) == [([1, 2], [1, 2])]

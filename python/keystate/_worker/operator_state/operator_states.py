@@ -89,13 +89,13 @@ class OperatorStates:
 
     def snapshot(self, function: Any, batch: int, time: int) -> Snapshot:
         """What the function would have after a restart; other states stay as they were."""
+        written: Snapshot = {}
         if isinstance(function, ListCheckpointed):
             elements = function.snapshot_state(batch, time)
             if not isinstance(elements, list):
                 raise StateTypeError(f"snapshot_state() must return a list, got {elements!r}")
-            return {LIST: self._pickles.encode(elements)}
-        written: Snapshot = {}
-        if isinstance(function, CheckpointedFunction):
+            written[LIST] = self._pickles.encode(elements)
+        elif isinstance(function, CheckpointedFunction):
             context = SnapshotContext(batch, time, self._raw_keyed)
             function.snapshot_state(context)
             written[RAW] = context.raw.encode()

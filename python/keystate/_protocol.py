@@ -11,7 +11,7 @@ from typing import Any, Final
 from keystate.errors import KeystateError
 
 #: The protocol's version. The JVM says its own in a task's first message.
-VERSION: Final = 3
+VERSION: Final = 4
 
 
 class Message:
@@ -157,6 +157,7 @@ class Reply:
     NEXT: Final = "next"
     READ: Final = "read"
     STATE: Final = "state"
+    UNIONS: Final = "unions"
     GROUP: Final = "group"
 
 

@@ -276,3 +276,62 @@ def test_a_list_without_a_name_leaves_the_others_as_they_are() -> None:
             snapshot = harness.snapshot()
     with KeyedProcessHarness.restore(snapshot, Buffers()) as harness:
         assert harness.process(4) == [([1, 2], [1, 2])]
+
+
+class Releases(ProcessFunction, CheckpointedFunction):
+    """A release of a function. It asks for some union lists, and maybe for a map."""
+
+    def __init__(self, lists: list[str], has_map: bool = False) -> None:
+        self.names = lists
+        self.has_map = has_map
+
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        lists = {n: store.get_union_list_state(ListStateDescriptor(n, "int")) for n in self.names}
+        self.lists = lists
+        self.restored = {name: list(of_name.get()) for name, of_name in lists.items()}
+        if self.has_map:
+            self.map = store.get_broadcast_state(MapStateDescriptor("map", "int", "int"))
+            self.restored["map"] = list(self.map)
+            self.map.put(7, 7)
+
+    def open(self, ctx: Any) -> None:
+        self.subtask = ctx.get_index_of_this_subtask()
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield self.subtask, self.restored
+
+    def snapshot_state(self, context: Any) -> None:
+        for of_name in self.lists.values():
+            of_name.update([self.subtask])
+
+
+def released(snapshot: Any, parallelism: int, *release: Any) -> tuple[Any, list[Any]]:
+    """What there is after a run of a release, and what each subtask began with."""
+    fn, schema = Releases(*release), "subtask int, restored map<string, array<int>>"
+    with (
+        KeyedProcessHarness(fn, "number long", (), schema, parallelism=parallelism)
+        if snapshot is None
+        else KeyedProcessHarness.restore(snapshot, fn, parallelism=parallelism)
+    ) as harness:
+        began = {row.subtask: row.restored for row in harness.process_batch(range(50))}
+        assert set(began) == set(range(parallelism))
+        return harness.snapshot(), [began[subtask] for subtask in range(parallelism)]
+
+
+@pytest.mark.parametrize("others", [[], ["v"]])
+@pytest.mark.parametrize("parallelism", [(2, 2, 3, 3), (3, 2, 4, 3)])
+def test_states_that_a_release_does_not_ask_for(
+    others: list[str], parallelism: tuple[int, ...]
+) -> None:
+    """They are kept once, whatever else it asks for, and are still everybody's."""
+    first, *between, last = parallelism
+    snapshot, began = released(None, first, ["u", "w"], True)
+    assert began == [{"u": [], "w": [], "map": []}] * first
+    for subtasks in between:
+        snapshot, _ = released(snapshot, subtasks, others)
+    ids = list(range(first))
+    snapshot, began = released(snapshot, last, ["u"])
+    assert began == [{"u": ids}] * last
+    _, began = released(snapshot, 2, ["u", "w"], True)
+    assert began == [{"u": list(range(last)), "w": ids, "map": [7]}] * 2

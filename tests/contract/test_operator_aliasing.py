@@ -201,7 +201,7 @@ class Refills(SourceFunction):
 def instance(function: SourceFunction) -> Instance:
     schema = T.StructType().add("xs", T.ArrayType(T.LongType()))
     made = Instance("numbers", function, schema, 0, 1, 100)
-    made.open(OperatorStates({}, None, {}))
+    made.open(OperatorStates({}, None, {}, {}))
     made.start()
     while not made.is_waiting():
         time.sleep(0.001)

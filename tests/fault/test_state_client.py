@@ -61,7 +61,7 @@ def answer(connection: socket.socket) -> None:
     """Answers one question."""
     assert json.loads(receive(connection))["op"] == "operator_state"
     receive(connection)
-    data = json.dumps({"state": "there"}).encode()
+    data = json.dumps({"state": "there", "unions": {}}).encode()
     connection.sendall(struct.pack(">i", len(data)) + data + struct.pack(">i", 0))
 
 
@@ -73,11 +73,11 @@ def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
 def refused(client: StateClient, match: str) -> None:
     started = time.monotonic()
     with pytest.raises(KeystateError, match=match):
-        client.operator_state(False)
+        client.operator_state([])
     assert time.monotonic() - started < 5
     # It does not begin anew: whatever is asked next depends on what was said before.
     with pytest.raises(KeystateError, match=match):
-        client.operator_state(False)
+        client.operator_state([])
 
 
 @pytest.mark.parametrize("unix", [False, True])
@@ -95,7 +95,7 @@ def test_an_answer_may_take_long_and_connecting_is_tried_again(unix: bool) -> No
         server(handle, Path(folder, "socket") if unix else None) as address,
     ):
         client = StateClient(address, SECRET)
-        assert client.operator_state(False) == "there"
+        assert client.operator_state([]) == ("there", {})
         client.close()
 
 

@@ -113,6 +113,51 @@ def test_union_state(stream: Any, settings: Any, checkpoint_format: None) -> Non
     assert {row.seen for row in fed.run(buffered(1))} == {30}
 
 
+class Unions(ProcessFunction, CheckpointedFunction):
+    """A release that asks for these union lists, and tells what each subtask began with."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names = names
+
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.lists = [
+            store.get_union_list_state(ListStateDescriptor(name, "int")) for name in self.names
+        ]
+        self.restored = [list(each.get()) for each in self.lists]
+
+    def open(self, ctx: Any) -> None:
+        self.subtask = ctx.get_index_of_this_subtask()
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield self.subtask, self.restored
+
+    def snapshot_state(self, context: Any) -> None:
+        for each in self.lists:
+            each.update([self.subtask])
+
+
+@pytest.mark.parametrize("others", [[], ["v"]])
+def test_a_union_list_that_releases_do_not_ask_for(
+    stream: Any, settings: Any, others: list[str]
+) -> None:
+    """It is kept once, whatever else they ask for, and is everybody's when it is asked for."""
+    fed = stream("x long")
+
+    def began(names: list[str], partitions: int) -> list[Any]:
+        settings(**{PARTITIONS: str(partitions)})
+        fed.feed([(x,) for x in range(50)])
+        schema = "subtask int, restored array<array<int>>"
+        rows = fed.run(lambda df: keystate.stream(df).process(Unions(names), schema))
+        of_subtasks = {row.subtask: row.restored for row in rows}
+        return [of_subtasks[subtask] for subtask in range(partitions)]
+
+    assert began(["u"], 2) == [[[]]] * 2
+    for partitions in (2, 3):
+        began(others, partitions)
+    assert began(["u"], 3) == [[[0, 1]]] * 3
+
+
 class Tally(KeyedProcessFunction, ListCheckpointed[Any], CheckpointListener):
     """Keyed, with a list of its own, told of checkpoints, and failing when asked to."""
 

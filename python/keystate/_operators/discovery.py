@@ -97,7 +97,7 @@ class _OperatorStateDiscovery(OperatorStates):
     """Takes notes of operator states; there is nothing to restore, and they are empty."""
 
     def __init__(self, keyed: KeyedStateStore | None) -> None:
-        super().__init__({}, None, {}, keyed)
+        super().__init__({}, None, {}, {}, keyed)
         self.states: dict[str, tuple[StateSpec, bool]] = {}
 
     def get_raw_keyed_state_inputs(self) -> Iterator[RawKeyedInput]:

@@ -23,9 +23,9 @@ class SubtaskClient:
         self._states = states
         self._subtask = subtask
 
-    def operator_state(self, unions: bool) -> str:
-        """The subtask's state as JSON; empty when there is none."""
-        return self._states.restored(self._subtask)
+    def operator_state(self, unions: list[str]) -> tuple[str, dict[str, list[str]]]:
+        """The subtask's state as JSON, empty when there is none, and lists of all subtasks."""
+        return self._states.restored(self._subtask, unions)
 
     def raw_keyed(self) -> Iterator[tuple[int, bytes]]:
         """The raw streams of the subtask's key groups."""
@@ -56,17 +56,17 @@ class OperatorStates:
         """The key groups of a subtask."""
         return key_groups_of(subtask, len(self._states), self._max_parallelism)
 
-    def restored(self, subtask: int) -> str:
+    def restored(self, subtask: int, unions: list[str]) -> tuple[str, dict[str, list[str]]]:
         """What an instance of the function begins with: its own lists, and union lists of all."""
         own = self._states[subtask]
         if own is None:
-            return ""
-        lists = [each for each in own["lists"] if not each["union"]]
-        unions = [each for state in self._states if state for each in state["lists"]]
-        for name in dict.fromkeys(each["name"] for each in unions if each["union"]):
-            elements = [e for each in unions if each["name"] == name for e in each["elements"]]
-            lists.append({"name": name, "union": True, "elements": elements})
-        return json.dumps({"batch": own["batch"], "lists": lists})
+            return "", {}
+        lists = [each for state in self._states if state for each in state["lists"]]
+        of_all = {
+            name: [e for each in lists if each["name"] == name for e in each["elements"]]
+            for name in unions
+        }
+        return json.dumps(own), of_all
 
     def apply(self, subtask: int, last: Columns) -> None:
         """Takes in a task's last answer."""

@@ -141,15 +141,16 @@ class StateClient:
             self._socket.close()
             self._socket = None
 
-    def operator_state(self, unions: bool) -> str:
-        """The subtask's operator state as JSON; empty when there is none.
+    def operator_state(self, unions: list[str]) -> tuple[str, dict[str, list[str]]]:
+        """The subtask's operator state as JSON, and the elements that all subtasks have of lists.
+
+        The state is empty when there is none.
 
         Args:
-            unions: whether there are union lists, which are those of all subtasks.
+            unions: the names of these lists.
         """
         answer, _ = self._exchange({Question.OP: Op.OPERATOR_STATE, Question.UNIONS: unions})
-        state: str = answer[Reply.STATE]
-        return state
+        return answer[Reply.STATE], answer[Reply.UNIONS]
 
     def raw_keyed(self) -> Iterator[tuple[int, bytes]]:
         """The raw streams of the subtask's key groups, each with its group."""

@@ -38,11 +38,15 @@ class OperatorStateKeeper:
         journal: Callable[[], Journal] | None = None,
     ) -> None:
         self._function = function
-        self._unions = {state.name for state, union in spec.lists if union}
         self._tag: str = control[Control.OPERATOR_TAG]
         self._snapshot_of: int | None = None
-        stored = client.operator_state(bool(self._unions))
+        unions = [state.name for state, union in spec.lists if union]
+        stored, of_all = client.operator_state(unions)
         restored = json.loads(stored) if stored else {"batch": None, "lists": []}
+        specs = {state.name: state for state, _ in spec.lists}
+        # Lists that the function does not ask for stay what they are.
+        others = [entry for entry in restored["lists"] if entry["name"] not in specs]
+        self._unions = {*unions, *(entry["name"] for entry in others if entry["union"])}
         self._raw_keyed: RawKeyedState | None = None
         if spec.raw_keyed:
             most = control[Control.MAX_PARALLELISM]
@@ -53,9 +57,10 @@ class OperatorStateKeeper:
                 groups = key_groups_of(*place, most)
             self._raw_keyed = RawKeyedState(groups, client.raw_keyed)
         self._states = OperatorStates(
-            {state.name: state for state, _ in spec.lists},
+            specs,
             restored["batch"],
             {entry["name"]: entry["elements"] for entry in restored["lists"]},
+            of_all,
             keyed,
             self._raw_keyed,
             control[Control.SUBTASK],

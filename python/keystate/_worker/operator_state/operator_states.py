@@ -50,7 +50,8 @@ class OperatorStates:
     Args:
         specs: the states by their names.
         batch: the micro-batch that `restored` is of; ``None`` if there is none.
-        restored: what the instance had.
+        restored: what the instance had itself. States that it does not ask for stay so.
+        unions: of each of its union states, what all instances had.
         keyed: its keyed states.
         raw_keyed: its raw keyed state.
         index: which of the instances it is.
@@ -63,6 +64,7 @@ class OperatorStates:
         specs: dict[str, StateSpec],
         batch: int | None,
         restored: Snapshot,
+        unions: Snapshot,
         keyed: KeyedStateStore | None = None,
         raw_keyed: RawKeyedState | None = None,
         index: int = 0,
@@ -77,6 +79,7 @@ class OperatorStates:
         self._specs = specs
         self._batch = batch
         self._restored = restored
+        self._unions = unions
         self._states: dict[str, OperatorListState | SharedMapState] = {}
 
     def initialize(self, function: Any) -> None:
@@ -166,7 +169,7 @@ class OperatorStates:
                 if isinstance(spec, SharedMapSpec)
                 else OperatorListState(spec, self._journal)
             )
-            state.decode(self._restored.get(name, []))
+            state.decode(self._unions.get(name, self._restored.get(name, [])))
             self._states[name] = state
         return self._states[name]
 

@@ -160,7 +160,10 @@ class SourceReader(DataSourceStreamReader):
             instance = Instance(plan.name, function, plan.row_type, index, of, share)
             self._instances.append(instance)
             known = batch if restored is not None else None
-            own = OperatorStates(specs, known, part, index=index, pickles=plan.pickles)
+            of_all = {name: part.pop(name) for name in unions & part.keys()}
+            if index == 0:
+                part |= of_all
+            own = OperatorStates(specs, known, part, of_all, index=index, pickles=plan.pickles)
             instance.open(own)
         for instance in self._instances:
             instance.start()

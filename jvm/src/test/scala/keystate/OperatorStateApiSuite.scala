@@ -52,6 +52,18 @@ class OperatorStateApiSuite extends AnyFunSuite with SessionFixture {
     }
   }
 
+  test("a union list that some releases do not ask for is kept once, and is everybody's again") {
+    for (others <- Seq(Nil, Seq("v"))) {
+      val stream = new Stream[Long](s"releases${others.size}")
+      def began(n: Int, names: Seq[String]) = withSetting(partitions, s"$n") {
+        stream.run(_.stream.process(new Unions(names: _*)))(0L until 50L).distinct.sortBy(_._1)
+      }
+      assert(began(2, Seq("u")) == Seq(0, 1).map(_ -> Seq(Nil)))
+      for (n <- Seq(2, 2, 3, 2)) assert(began(n, others).map(_._1) == (0 until n))
+      assert(began(2, Seq("u")) == Seq(0, 1).map(_ -> Seq(Seq(0, 1))))
+    }
+  }
+
   test("an attempt that fails leaves no trace, and batches that count are told of") {
     def build(in: Dataset[Long]) = in.keyBy(identity).process(new Tally)
     val stream = new Stream[Long]("tally")

@@ -101,6 +101,31 @@ class Holds[T](descriptor: ListStateDescriptor[T], next: T)
   override def snapshotState(context: FunctionSnapshotContext): Unit = list.update(Seq(next))
 }
 
+/** Asks for union lists, in which each subtask keeps its number, and emits what it began with. */
+class Unions(names: String*)
+    extends ProcessFunction[Long, (Int, Seq[Seq[Int]])]
+    with CheckpointedFunction {
+  @transient private var lists: Seq[ListState[Int]] = _
+  @transient private var restored: Seq[Seq[Int]] = _
+
+  override def initializeState(context: FunctionInitializationContext): Unit = {
+    val store = context.getOperatorStateStore
+    lists = names.map(name => store.getUnionListState(ListStateDescriptor[Int](name)))
+    restored = lists.map(_.get().toSeq)
+  }
+
+  private def subtask = getRuntimeContext.getIndexOfThisSubtask
+
+  override def processElement(
+      value: Long,
+      ctx: Context,
+      out: Collector[(Int, Seq[Seq[Int]])]
+  ): Unit = out.collect((subtask, restored))
+
+  override def snapshotState(context: FunctionSnapshotContext): Unit =
+    lists.foreach(_.update(Seq(subtask)))
+}
+
 /** Does in its methods what it is told to. */
 class Does(
     initialize: FunctionInitializationContext => Unit,

@@ -26,6 +26,20 @@ final case class OperatorState(batch: Long, lists: Seq[OperatorList])
   */
 final case class OperatorList(name: String, union: Boolean, elements: Seq[String])
 
+/** What a subtask is restored with.
+  *
+  * @param own
+  *   what it had itself; lists that its function does not ask for stay so
+  * @param unions
+  *   of each union list that its function may ask for, the elements of all subtasks
+  */
+final case class RestoredOperatorState(own: OperatorState, unions: Map[String, Seq[String]]) {
+
+  /** The elements that the function gets of a list. */
+  def elements(name: String): Seq[String] =
+    unions.getOrElse(name, OperatorState.collect(Seq(own), name))
+}
+
 object OperatorState {
 
   /** The name of the family that it is kept in. */
@@ -103,16 +117,11 @@ object OperatorState {
 
   private def empty(name: String) = OperatorList(name, union = true, Nil)
 
-  /** What a subtask is restored with: its own state, where each union list has the elements of all.
-    */
-  def withUnions(own: OperatorState, all: Seq[OperatorState]): OperatorState = {
-    val unions = all.flatMap(_.lists).filter(_.union).map(_.name).distinct
-    val lists = own.lists.filterNot(_.union) ++
-      unions.map(name => OperatorList(name, union = true, collect(all, name)))
-    own.copy(lists = lists)
-  }
+  /** The elements of some lists, of all subtasks. */
+  def collectAll(all: Seq[OperatorState], names: Set[String]): Map[String, Seq[String]] =
+    names.map(name => name -> collect(all, name)).toMap
 
-  private def collect(states: Seq[OperatorState], name: String): Seq[String] =
+  private[checkpoint] def collect(states: Seq[OperatorState], name: String): Seq[String] =
     states.flatMap(_.lists).filter(_.name == name).flatMap(_.elements)
 }
 

@@ -47,10 +47,18 @@ class OperatorStateSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
     val old = Seq(OperatorState(1, Seq(union("u", "1"))), OperatorState(2, Seq(union("u", "2"))))
     val states = OperatorState.redistribute(OperatorState.redistribute(old, 4), 3)
     assert(states.map(_.batch).toSet == Set(2))
-    states.foreach { own =>
-      val restored = OperatorState.withUnions(own, states)
-      assert(elements(Seq(restored), "u") == Seq(Seq("1", "2")))
-    }
+    assert(OperatorState.collectAll(states, Set("u")) == Map("u" -> Seq("1", "2")))
+  }
+
+  test("a subtask is restored with what all have of the lists that are asked for, and its own") {
+    val states = Seq("1", "2").map(i => OperatorState(1, Seq(union("u", i), union("v", i))))
+    val restored = states.map(own =>
+      RestoredOperatorState(own, OperatorState.collectAll(states, Set("u", "new")))
+    )
+    assert(restored.map(_.elements("u")) == Seq.fill(2)(Seq("1", "2")))
+    assert(restored.map(_.elements("v")) == Seq(Seq("1"), Seq("2")))
+    assert(restored.map(_.elements("new")) == Seq(Nil, Nil))
+    assert(restored.map(_.own) == states)
   }
 
   test("nothing is lost or doubled, and subtasks differ by one element at most") {
@@ -84,8 +92,10 @@ class OperatorStateSuite extends AnyFunSuite with ScalaCheckPropertyChecks {
         OperatorState(1, lists)
       }
       val after = OperatorState.redistribute(before, subtasks("after").size)
-      val restored = after.map(OperatorState.withUnions(_, after))
-      val found = restored.map(_.lists.map(list => list.name -> list.elements).toMap)
+      val ofAll = OperatorState.collectAll(after, unions)
+      val found = after.map { own =>
+        own.lists.map(l => l.name -> RestoredOperatorState(own, ofAll).elements(l.name)).toMap
+      }
       assert(found == subtasks("after"))
     }
     assert(

@@ -24,7 +24,7 @@ private[keystate] final class JvmOperatorState(
   private val states = new InstanceStates(
     function,
     declared,
-    opening.operatorState.get.restored(declared.unions.nonEmpty, opening.readOperatorStates),
+    opening.operatorState.get.restored(declared.unions, opening.readOperatorStates),
     keyed,
     opening.rawKeyedState
   )

@@ -2,7 +2,7 @@ package org.apache.spark.sql.keystate.python
 
 import java.nio.charset.StandardCharsets.UTF_8
 
-import org.json4s.JsonAST.{JObject, JString}
+import org.json4s.JsonAST.JObject
 import org.json4s.JsonDSL._
 import org.json4s.{DefaultFormats, Formats}
 
@@ -18,10 +18,12 @@ private[keystate] object OperatorStateQuestions {
 
   def questions(own: OperatorStateEntries, readAll: () => Seq[OperatorState]): Questions.Table =
     Map(Protocol.Op.OperatorState -> { (question, _) =>
-      val unions = (question \ Protocol.Question.Unions).extract[Boolean]
+      val unions = (question \ Protocol.Question.Unions).extract[Set[String]]
       val restored = own.restored(unions, readAll)
-      val json = restored.fold("")(state => new String(OperatorState.toJson(state), UTF_8))
-      (JObject(Protocol.Reply.State -> JString(json)), Array.emptyByteArray)
+      val json = restored.fold("")(state => new String(OperatorState.toJson(state.own), UTF_8))
+      val reply = (Protocol.Reply.State -> json) ~
+        (Protocol.Reply.Unions -> restored.fold(Map.empty[String, Seq[String]])(_.unions))
+      (reply, Array.emptyByteArray)
     })
 
   def raw(state: RawKeyedState): Questions.Table = Map(Protocol.Op.RawKeyed -> { (question, _) =>

@@ -3,7 +3,7 @@ package org.apache.spark.sql.keystate.state
 import java.nio.charset.StandardCharsets.UTF_8
 
 import keystate.backend.KeyedStateBackend
-import keystate.checkpoint.OperatorState
+import keystate.checkpoint.{OperatorState, RestoredOperatorState}
 import keystate.keygroup.KeyGroups
 import org.apache.spark.sql.keystate.spec.StoredTypes
 
@@ -24,10 +24,17 @@ private[keystate] final class OperatorStateEntries(
   /** The state that a new instance begins with. None if there is none.
     *
     * @param unions
-    *   whether it has union lists, which have the elements of all subtasks
+    *   the names of its union lists
+    * @param readAll
+    *   reads the state of all subtasks, if there are union lists
     */
-  def restored(unions: Boolean, readAll: () => Seq[OperatorState]): Option[OperatorState] =
-    state.map(own => if (unions) OperatorState.withUnions(own, readAll()) else own)
+  def restored(
+      unions: Set[String],
+      readAll: () => Seq[OperatorState]
+  ): Option[RestoredOperatorState] = state.map { own =>
+    val all = if (unions.isEmpty) Nil else readAll()
+    RestoredOperatorState(own, OperatorState.collectAll(all, unions))
+  }
 
   private def state: Option[OperatorState] = get(OperatorState.StateKey).map { json =>
     StoredTypes.reading(OperatorState.FamilyName)(OperatorState.fromJson(json))

@@ -8,7 +8,7 @@ import org.json4s._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
 
 import keystate.SourceFunction
-import keystate.checkpoint.{OperatorList, OperatorState}
+import keystate.checkpoint.{OperatorList, OperatorState, RestoredOperatorState}
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.jvm.state.DeclaredOperatorState
 import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs}
@@ -61,11 +61,12 @@ private final class JvmSourceRun(source: JvmSource) extends SourceRun {
   }
 
   /** The state of each instance, when their number may have changed. */
-  private def dealtOut(old: Seq[OperatorState]): Seq[OperatorState] = {
+  private def dealtOut(old: Seq[OperatorState]): Seq[RestoredOperatorState] = {
     val parts =
       if (old.size == source.parallelism) old
       else OperatorState.redistribute(old, source.parallelism)
-    parts.map(OperatorState.withUnions(_, old))
+    val unions = OperatorState.collectAll(old, source.declared.unions)
+    parts.map(RestoredOperatorState(_, unions))
   }
 
   /** The states of the instances after a batch, in the header of its file. */

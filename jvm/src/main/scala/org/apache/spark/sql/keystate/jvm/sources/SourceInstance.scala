@@ -6,7 +6,7 @@ import scala.util.control.NonFatal
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.InternalRow
 
-import keystate.checkpoint.OperatorState
+import keystate.checkpoint.{OperatorState, RestoredOperatorState}
 import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.{CheckpointListener, RichFunction, SourceFunction}
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
@@ -37,7 +37,7 @@ private[sources] final class SourceInstance(
     function: SourceFunction[Any],
     output: Outputs,
     declared: DeclaredOperatorState,
-    restored: Option[OperatorState],
+    restored: Option[RestoredOperatorState],
     context: SourceRuntimeContext,
     share: Int
 ) extends SourceFunction.SourceContext[Any]

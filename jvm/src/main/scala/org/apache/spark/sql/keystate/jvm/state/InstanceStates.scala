@@ -4,7 +4,7 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 
-import keystate.checkpoint.{OperatorList, OperatorState}
+import keystate.checkpoint.{OperatorList, OperatorState, RestoredOperatorState}
 import keystate.errors.KeystateErrors
 import keystate.{
   CheckpointedFunction, FunctionInitializationContext, FunctionSnapshotContext,
@@ -102,7 +102,7 @@ private final class OperatorStateDiscovery(keyed: KeyedStateStore)
 private[keystate] final class InstanceStates(
     function: AnyRef,
     declared: DeclaredOperatorState,
-    restored: Option[OperatorState],
+    restored: Option[RestoredOperatorState],
     keyed: KeyedStateStore,
     rawKeyed: Option[RawKeyedState]
 ) extends JvmOperatorStates(keyed) {
@@ -112,7 +112,7 @@ private[keystate] final class InstanceStates(
   private val ownElements = declared.elements.map(new ListElements(_))
 
   override def isRestored: Boolean = restored.nonEmpty
-  override def getRestoredCheckpointId: Option[Long] = restored.map(_.batch)
+  override def getRestoredCheckpointId: Option[Long] = restored.map(_.own.batch)
 
   override protected def list(descriptor: ListStateDescriptor[_], union: Boolean): InstanceList =
     states.getOrElseUpdate(
@@ -125,7 +125,7 @@ private[keystate] final class InstanceStates(
     )
 
   private def elements(name: String): Seq[String] =
-    restored.toSeq.flatMap(_.lists).filter(_.name == name).flatMap(_.elements)
+    restored.toSeq.flatMap(_.elements(name))
 
   override def getRawOperatorStateInputs: Iterable[StatePartitionStreamProvider] =
     RawOutput.decode(elements(RawOutput.Name))
@@ -155,7 +155,7 @@ private[keystate] final class InstanceStates(
   }
 
   /** What an instance would be restored with, and the raw streams by key group. Restored states that
-    * the function did not ask for stay as they are.
+    * the function did not ask for stay as the subtask had them.
     *
     * @param batch
     *   the micro-batch that the snapshot ends
@@ -184,7 +184,7 @@ private[keystate] final class InstanceStates(
       case _ => Nil
     }
     val names = own.map(_.name).toSet
-    val others = restored.toSeq.flatMap(_.lists).filterNot(list => names(list.name))
+    val others = restored.toSeq.flatMap(_.own.lists).filterNot(list => names(list.name))
     (OperatorState(batch, others ++ own), rawKeyed.fold(Map.empty[Int, Array[Byte]])(_.byGroup))
   }
 }

@@ -6,7 +6,7 @@ package org.apache.spark.sql.keystate.python.protocol
 private[keystate] object Protocol {
 
   /** The version of these names and their meaning. A worker with another one refuses the task. */
-  final val Version = 3
+  final val Version = 4
 
   /** Columns of a message to the worker. They are fields of its one column `message`: relies on the
     * input of Spark's map-in-arrow being one struct.
@@ -141,6 +141,7 @@ private[keystate] object Protocol {
     final val Next = "next"
     final val Read = "read"
     final val State = "state"
+    final val Unions = "unions"
     final val Group = "group"
     final val Error = "error"
   }

@@ -406,6 +406,34 @@ def test_operators_without_keys(
     assert len(fed.run(build)) == 1
 
 
+def test_diff_of_operators_of_spark(
+    spark: Any, stream: Callable[[str], Any], settings: Callable[..., None], tmp_path: Path
+) -> None:
+    """Each partition of them has keys of all groups, whatever the number of partitions is."""
+    settings(**{FORMAT_KEY: "2"})
+
+    def build(df: DataFrame) -> DataFrame:
+        return df.dropDuplicates(["key"])
+
+    def counts(before: Path, after: Path) -> list[int]:
+        (found,) = admin.diff(str(before), str(after))
+        return [found[what] for what in ("added", "removed", "changed", "same")]
+
+    fed = stream(SCHEMA)
+    fed.feed([(f"k{i}", i) for i in range(30)])
+    fed.run(build)
+    first, second = tmp_path / "first", tmp_path / "second"
+    admin.savepoint(str(fed.checkpoint), str(first))
+    keystate.rescale(str(fed.checkpoint), 3)
+    assert counts(first, fed.checkpoint) == [0, 0, 0, 30]
+    admin.savepoint(str(fed.checkpoint), str(second))
+    settings(**{"spark.sql.shuffle.partitions": "3"})
+    fed.feed([("new", 1), ("k1", 1)])
+    assert len(fed.run(build)) == 1
+    assert counts(first, fed.checkpoint) == counts(second, fed.checkpoint) == [1, 0, 0, 30]
+    assert counts(fed.checkpoint, second) == [0, 1, 0, 30]
+
+
 def test_only_operators_without_keys(
     spark: Any, stream: Callable[[str], Any], settings: Callable[..., None], tmp_path: Path
 ) -> None:

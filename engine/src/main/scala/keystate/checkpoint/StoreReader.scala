@@ -270,7 +270,9 @@ object StoreReader {
 /** How many keys of a state differ between two checkpoints. */
 final case class KeyDifference(added: Long, removed: Long, changed: Long, same: Long)
 
-/** Compares a state in two checkpoints, given its entries in the order of their groups and keys. */
+/** Compares a state in two checkpoints, given the entries of each partition in the order of their
+  * groups and keys. Partitions may have the same groups, as those of Spark's own operators do.
+  */
 object KeyDifference {
   private final class Keyed(val group: Int, val key: Array[Byte], val entries: Seq[Change])
 
@@ -280,16 +282,18 @@ object KeyDifference {
     *   the beginning of an entry key that tells the key; none is the beginning of another one
     */
   def of(
-      before: Iterator[Change],
-      after: Iterator[Change],
+      before: Seq[Iterator[Change]],
+      after: Seq[Iterator[Change]],
       keyOf: Array[Byte] => Array[Byte]
   ): KeyDifference = {
-    val left = byKey(before, keyOf).buffered
-    val right = byKey(after, keyOf).buffered
+    val left = byKey(merged(before), keyOf).buffered
+    val right = byKey(merged(after), keyOf).buffered
     var added, removed, changed, same = 0L
     while (left.hasNext || right.hasNext) {
       val order =
-        if (left.isEmpty) 1 else if (right.isEmpty) -1 else compare(left.head, right.head)
+        if (left.isEmpty) 1
+        else if (right.isEmpty) -1
+        else compare(left.head.group, left.head.key, right.head.group, right.head.key)
       if (order < 0) {
         removed += 1
         left.next()
@@ -300,6 +304,22 @@ object KeyDifference {
       else changed += 1
     }
     KeyDifference(added, removed, changed, same)
+  }
+
+  /** The entries of all partitions in the order of their groups and keys. Of each partition one is
+    * held.
+    */
+  private def merged(partitions: Seq[Iterator[Change]]): Iterator[Change] = {
+    val heads = mutable.PriorityQueue.empty[collection.BufferedIterator[Change]] { (a, b) =>
+      compare(b.head.group, b.head.key, a.head.group, a.head.key)
+    }
+    heads ++= partitions.map(_.buffered).filter(_.hasNext)
+    Iterator.continually(()).takeWhile(_ => heads.nonEmpty).map { _ =>
+      val first = heads.dequeue()
+      val entry = first.next()
+      if (first.hasNext) heads += first
+      entry
+    }
   }
 
   private def byKey(
@@ -319,9 +339,9 @@ object KeyDifference {
     }
   }
 
-  private def compare(a: Keyed, b: Keyed): Int =
-    if (a.group != b.group) Integer.compare(a.group, b.group)
-    else java.util.Arrays.compareUnsigned(a.key, b.key)
+  private def compare(group: Int, key: Array[Byte], otherGroup: Int, other: Array[Byte]): Int =
+    if (group != otherGroup) Integer.compare(group, otherGroup)
+    else java.util.Arrays.compareUnsigned(key, other)
 
   private def equal(a: Seq[Change], b: Seq[Change]): Boolean =
     a.size == b.size && a.zip(b).forall { case (x, y) =>

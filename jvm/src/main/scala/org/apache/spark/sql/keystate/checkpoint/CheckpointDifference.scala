@@ -2,7 +2,7 @@ package org.apache.spark.sql.keystate.checkpoint
 
 import org.json4s._
 
-import keystate.backend.{GroupedKey, Layout}
+import keystate.backend.{Change, GroupedKey, Layout}
 import keystate.checkpoint.KeyDifference
 import keystate.errors.KeystateErrors
 import keystate.version.Manifest
@@ -43,7 +43,7 @@ private[keystate] object CheckpointDifference {
           "changed" -> count(counts)(_.changed),
           "same" -> count(counts)(_.same)
         )
-      } finally entries.foreach(_.close())
+      } finally entries.flatten.foreach(_.close())
     }
   }
 
@@ -77,24 +77,13 @@ private[keystate] object CheckpointDifference {
     def layout(store: String, name: String): Option[Layout] =
       of(store).flatMap(_.families.find(_.name == name)).headOption.map(_.layout)
 
-    /** The entries of all partitions, by ascending key group. */
-    def entries(
-        store: String,
-        name: String
-    ): Iterator[keystate.backend.Change] with AutoCloseable = {
-      val cursors = for {
-        manifest <- of(store)
-        family <- manifest.families.find(_.name == name)
-      } yield checkpoint
-        .reader(operator, manifest.partitioning.partition, store)
-        .entries(manifest, family)
-      val all = cursors.iterator.flatten
-      new Iterator[keystate.backend.Change] with AutoCloseable {
-        override def hasNext: Boolean = all.hasNext
-        override def next(): keystate.backend.Change = all.next()
-        override def close(): Unit = cursors.foreach(_.close())
-      }
-    }
+    /** The entries of each partition. */
+    def entries(store: String, name: String): Seq[Iterator[Change] with AutoCloseable] = for {
+      manifest <- of(store)
+      family <- manifest.families.find(_.name == name)
+    } yield checkpoint
+      .reader(operator, manifest.partitioning.partition, store)
+      .entries(manifest, family)
 
     private def of(store: String): Seq[Manifest] = manifests.getOrElse(store, Nil)
   }

@@ -167,7 +167,8 @@ def read_state(
     kind, ``value``; ``list_element``; ``user_map_key`` and ``user_map_value``; or, for timers,
     ``time_domain`` and ``expiration_timestamp_ms``. Broadcast state has ``user_map_key`` and
     ``user_map_value`` only, a list of operator state ``partition_id`` and ``list_element``. Tasks
-    read the states of keys; the driver reads timers, broadcast and operator state.
+    read the states of keys; the driver reads timers, broadcast and operator state. What has expired
+    by the clock of the batch that left the version is left out.
 
     Args:
         spark: the session.

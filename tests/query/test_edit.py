@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from keystate import (
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
+    StateTtlConfig,
     StateTypeError,
     ValueStateDescriptor,
     admin,
@@ -29,6 +31,7 @@ from tests.query.test_state_writer import (
     contents,
     history,
 )
+from tests.timed import run_at
 
 
 @pytest.fixture(params=drawn("edited", [("hashmap", "1"), ("rocksdb", "2")], 1))
@@ -214,3 +217,68 @@ def test_what_can_not_be_edited(
     with pytest.raises(CheckpointError) as error:
         admin.edit(str(tmp_path / "none"))
     assert error.value.code == "KEYSTATE_NO_CHECKPOINT"
+
+
+class Expiring(KeyedProcessFunction):
+    """Values, elements and entries that live for a second and stay stored."""
+
+    def open(self, ctx: Any) -> None:
+        ttl = StateTtlConfig.new_builder(timedelta(seconds=1)).disable_cleanup_in_background()
+        value = ValueStateDescriptor("s", "long")
+        seen = ListStateDescriptor("seen", "long")
+        by_x = MapStateDescriptor("by_x", "long", "long")
+        for declared in (value, seen, by_x):
+            declared.enable_time_to_live(ttl.build())
+        self.value, self.seen = ctx.get_state(value), ctx.get_list_state(seen)
+        self.by_x = ctx.get_map_state(by_x)
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield row.key, self.value.value(), list(self.seen), sorted(self.by_x.keys())
+        self.value.update(row.x)
+        self.seen.add(row.x)
+        self.by_x[row.x] = row.x
+
+
+EXPIRING = ("s", "seen", "by_x")
+T0 = 1_700_000_000_000
+
+
+@pytest.mark.parametrize("how", ["rekeyed", "regrouped", "replaced", "created"])
+def test_what_has_expired_does_not_come_back(
+    how: str, spark: Any, stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    def build(df: Any) -> Any:
+        out = "key string, s long, seen array<long>, by_x array<long>"
+        return keystate.keyed(df, "key").process(Expiring(), out)
+
+    fed = stream("key string, x long")
+    run_at(fed, build, [(T0, [("a", 1), ("b", 2)]), (T0 + 600, [("b", 3)]), (T0 + 1000, [])])
+    checkpoint = str(fed.checkpoint)
+    assert admin.lookup(checkpoint, state="s", key="a") is None
+    frames = {name: admin.read_state(spark, checkpoint, state=name) for name in EXPIRING}
+    assert [df.count() for df in frames.values()] == [1, 1, 1]
+    assert [row.key.key for row in frames["s"].collect()] == ["b"]
+    assert frames["s"].where("key.key = 'a'").count() == 0
+    changes = spark.table(f"keystate.`{checkpoint}`.`s$changes`").where("key.key = 'a'")
+    assert changes.count() == 1
+    # By the clock of the first version nothing has expired.
+    assert admin.read_state(spark, checkpoint, state="s", version=1).count() == 2
+
+    target = str(tmp_path / how)
+    if how == "created":
+        admin.create(target, Expiring(), key="key string", states=frames)
+    else:
+        editor = admin.edit(checkpoint)
+        if how == "rekeyed":
+            editor.rekey("key string", lambda df: df)
+        elif how == "regrouped":
+            editor.set_max_parallelism(1000)
+        else:
+            for name in EXPIRING:
+                editor.replace(name, editor.read(name))
+        editor.write(target)
+    assert admin.read_state(spark, target, state="s").count() == 1
+    rest = stream("key string, x long") if how == "created" else fed
+    rest.checkpoint = Path(target)
+    emitted = run_at(rest, build, [(T0 + 1001, [("a", 5), ("b", 5)])])
+    assert sorted(map(tuple, emitted)) == [("a", None, [], []), ("b", 3, [3], [3])]

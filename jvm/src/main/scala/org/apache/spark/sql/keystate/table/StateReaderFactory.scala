@@ -13,6 +13,7 @@ import org.apache.spark.util.SerializableConfiguration
 import keystate.backend.Change
 import keystate.checkpoint.StoreReader
 import keystate.files.StoreLocation
+import keystate.ttl.Expiry
 import org.apache.spark.sql.keystate.files.{SparkCheckpointStorage, TaskFolder}
 import org.apache.spark.sql.keystate.state.Timers
 
@@ -68,15 +69,20 @@ private final class TableReader(
           val changes = opened(reader.changes(manifest, family, piece.groups))
           if (piece.keys.isEmpty) changes
           else changes.filter(change => isWanted(keyOf(change)))
-        } else if (piece.keys.isEmpty) opened(reader.entries(manifest, family, piece.groups))
-        else if (table.isTimers)
-          opened(reader.entries(manifest, family, piece.groups))
-            .filter(entry => isWanted(keyOf(entry)))
-        else
-          piece.keys.iterator.flatMap { key =>
-            val (from, until) = rowsOf.state.range(key, "", "", isRange = true)
-            reader.find(manifest, family, piece.groups.first, from, until)
-          }
+        } else {
+          val isExpired = Expiry.inVersion(family.properties)
+          val stored =
+            if (piece.keys.isEmpty) opened(reader.entries(manifest, family, piece.groups))
+            else if (table.isTimers)
+              opened(reader.entries(manifest, family, piece.groups))
+                .filter(entry => isWanted(keyOf(entry)))
+            else
+              piece.keys.iterator.flatMap { key =>
+                val (from, until) = rowsOf.state.range(key, "", "", isRange = true)
+                reader.find(manifest, family, piece.groups.first, from, until)
+              }
+          stored.filterNot(entry => isExpired(entry.value))
+        }
     }
   }
 

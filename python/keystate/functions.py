@@ -246,7 +246,7 @@ class KeyedBroadcastContext(BroadcastContext, Protocol):
         """Calls ``function(key, state)`` for every key of this subtask that has the state.
 
         The state is the one that ``open`` got by this descriptor, at that key, and can be changed.
-        Keys come in no particular order.
+        What has expired does not count. Keys come in no particular order.
         """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import keystate
@@ -14,7 +15,9 @@ from keystate import (
     DeclarationError,
     FunctionError,
     KeyedBroadcastProcessFunction,
+    ListStateDescriptor,
     MapStateDescriptor,
+    StateTtlConfig,
     StateTypeError,
     ValueStateDescriptor,
 )
@@ -22,6 +25,8 @@ from keystate.testing import KeyedProcessHarness, rows_of
 
 from tests.contract import broadcast_cases
 from tests.contract.broadcast_cases import BATCHES, ELEMENT, OUTPUT, PAIRS, ROW, RULES, Keyed, Plain
+from tests.contract.test_ttl import T0
+from tests.timed import run_at
 
 
 def function(keyed: bool) -> Any:
@@ -82,6 +87,97 @@ def test_query(
     emitted = sorted(map(tuple, fed.run(build)))
     batches = [broadcast_cases.expected(i, keyed, 3) for i in range(len(BATCHES))]
     assert emitted == sorted(row for batch in batches for row in batch)
+
+
+class Living(KeyedBroadcastProcessFunction):
+    """An element changes a state of all keys that have it; each state lives for a second."""
+
+    def __init__(self, returned: bool) -> None:
+        ttl = StateTtlConfig.new_builder(timedelta(seconds=1)).disable_cleanup_in_background()
+        if returned:
+            ttl.return_expired_if_not_cleaned_up()
+        self.value = ValueStateDescriptor("value", "long")
+        self.seen = ListStateDescriptor("seen", "long")
+        self.by_x = MapStateDescriptor("by_x", "long", "long")
+        for declared in (self.value, self.seen, self.by_x):
+            declared.enable_time_to_live(ttl.build())
+
+    def open(self, ctx: Any) -> None:
+        self.of_key = ctx.get_state(self.value)
+        self.seen_of_key = ctx.get_list_state(self.seen)
+        self.by_x_of_key = ctx.get_map_state(self.by_x)
+
+    def process_broadcast_element(self, element: Any, ctx: Any) -> Any:
+        visited: list[str] = []
+
+        def add(key: str, state: Any) -> None:
+            visited.append(f"{key} {state.value()}")
+            state.update(state.value() + 1)
+
+        ctx.apply_to_keyed_state(self.value, add)
+        for descriptor in (self.seen, self.by_x):
+            ctx.apply_to_keyed_state(
+                descriptor, lambda key, state, name=descriptor.name: visited.append(f"{name} {key}")
+            )
+        yield (", ".join(sorted(visited)),)
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.of_key.update(row.x)
+        self.seen_of_key.add(row.x)
+        self.by_x_of_key[row.x] = row.x
+        yield from ()
+
+
+def living(rows: Any, elements: Any, returned: bool) -> Any:
+    connected = keystate.keyed(rows, "key").connect(keystate.broadcast(elements, RULES))
+    return connected.process(Living(returned), "visited string")
+
+
+#: Times in ms, with rows, or with what an element visits.
+LIVING: list[tuple[int, Any]] = [
+    (0, [("a", 1), ("b", 1), ("c", 1)]),
+    (600, "a 1, b 1, by_x a, by_x b, by_x c, c 1, seen a, seen b, seen c"),
+    (600, [("b", 2)]),
+    # The values were written again; of b also the newest element and entry live.
+    (1100, "a 2, b 2, by_x b, c 2, seen b"),
+    (1599, "a 3, b 3, by_x b, c 3, seen b"),
+    (1600, "a 4, b 4, c 4"),
+    (1600, [("a", 9)]),
+    (2599, "a 9, b 5, by_x a, c 5, seen a"),
+    (3599, ""),
+]
+VISITED = [what for _, what in LIVING if isinstance(what, str)]
+
+
+@pytest.mark.parametrize("returned", [False, True])
+def test_what_has_expired_is_not_visited(returned: bool) -> None:
+    rows, elements = rows_of("key string, x long"), rows_of("key string, x long")
+    emitted = []
+    with KeyedProcessHarness.of(living(rows, elements, returned)) as harness:
+        for time, what in LIVING:
+            given = ([], [(None, 0)]) if isinstance(what, str) else (what, [])
+            emitted += harness.process_batch(
+                given[0], broadcast=given[1], processing_time=T0 + time
+            )
+    assert emitted == [(visited,) for visited in VISITED]
+
+
+@pytest.mark.parametrize(("returned", "backend"), [(False, "hashmap"), (True, "rocksdb")])
+def test_what_has_expired_is_not_visited_in_a_query(
+    returned: bool,
+    backend: str,
+    spark: Any,
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
+) -> None:
+    settings(**{"spark.keystate.backend": backend, "spark.sql.shuffle.partitions": "1"})
+
+    def build(df: Any) -> Any:
+        return living(df.where("key is not null"), df.where("key is null"), returned)
+
+    batches = [(T0 + time, [(None, 0)] if isinstance(what, str) else what) for time, what in LIVING]
+    emitted = run_at(stream("key string, x long"), build, batches)
+    assert [row.visited for row in emitted] == VISITED
 
 
 PRICES = MapStateDescriptor("prices", "string", "long")

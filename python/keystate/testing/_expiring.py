@@ -38,7 +38,10 @@ class ExpiringStore(Store):
         self._now = max(self._now, now or 0)
 
     def cell(self, key: Any) -> Any:
-        return self.cells.get(key) if self._returned else self._fresh(key)[0]
+        return self.cells.get(key) if self._returned else self.living(key)
+
+    def living(self, key: Any) -> Any:
+        return self._fresh(key)[0]
 
     def times(self, keys: Sequence[Any]) -> list[Any]:
         return [self._times_of(key) for key in keys]

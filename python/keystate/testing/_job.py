@@ -205,7 +205,7 @@ class Job:
 
         def keys_with(state: int) -> list[Any]:
             store = self.stores[state]
-            present = [key for key in store.cells if store.cell(key) is not None]
+            present = [key for key in store.cells if store.living(key) is not None]
             return [key for key in present if self.keys.subtask_of(key) == index]
 
         def message(keys: Sequence[Any]) -> dict[str, pa.Array]:

@@ -13,7 +13,6 @@ from keystate._codec import codec, hashable
 from keystate._kinds import StateKind
 from keystate._protocol import Control
 from keystate._worker.calls.plan import Style
-from keystate.testing._expiring import ExpiringStore
 from keystate.testing._job import Clock, Job
 from keystate.testing._rows import Rows
 from keystate.testing._setup import Setup
@@ -53,7 +52,8 @@ class SteppingJob(Job):
 
     def content(self, key: Any) -> Content:
         """What a key has, without what has expired, as a lookup gives it: Rows for dataclasses."""
-        found = {store.spec.name: _plain(store, key) for store in self.stores if _has(store, key)}
+        present = [store for store in self.stores if store.living(key) is not None]
+        found = {store.spec.name: _plain(store, key) for store in present}
         timers = sorted((timer.domain, timer.time) for timer in self.timers if timer.key == key)
         return found, timers
 
@@ -106,11 +106,6 @@ class SteppingJob(Job):
             outcome = subtask.step(keys, rows.take(mine), timers, self.stores)
             yield RunStep(mine, timer, self._take_in(outcome), was, self.content(key))
         subtask.end()
-
-
-def _has(store: Store, key: Any) -> bool:
-    cell = store._fresh(key)[0] if isinstance(store, ExpiringStore) else store.cell(key)
-    return cell is not None
 
 
 def _plain(store: Store, key: Any) -> Any:

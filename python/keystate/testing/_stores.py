@@ -39,6 +39,10 @@ class Store:
         """What a function may see of a key; ``None`` if there is nothing."""
         return self.cells.get(key)
 
+    def living(self, key: Any) -> Any:
+        """What has not expired of a key; ``None`` if there is nothing."""
+        return self.cell(key)
+
     def columns(self, keys: Sequence[Any]) -> dict[str, pa.Array]:
         """What a worker is sent of these keys' cells."""
         return {self._column(): self._codec.encode([self.cell(key) for key in keys])}

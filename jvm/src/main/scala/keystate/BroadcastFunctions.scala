@@ -86,8 +86,8 @@ trait BroadcastContext extends BroadcastBaseContext {
 trait KeyedBroadcastContext[K] extends BroadcastContext {
 
   /** Calls the function for every key of the subtask that has this keyed state, whether it is in
-    * the micro-batch or not. The function may use the key's other states too. It costs a pass over
-    * these keys.
+    * the micro-batch or not. What has expired does not count. The function may use the key's other
+    * states too. It costs a pass over these keys.
     *
     * Allowed in `processBroadcastElement`, not within itself, and of a state that was got in
     * `open`; else a [[KeystateException]] is thrown, `KEYSTATE_DECLARATION`.

@@ -114,6 +114,44 @@ class Resets extends KeyedBroadcastProcessFunction[Long, Sale, Rule, String] {
   }
 }
 
+/** A rule adds to the values of all keys, and tells which keys it came to, by state. Both states
+  * live for a second.
+  */
+class Living(returned: Boolean) extends KeyedBroadcastProcessFunction[Long, Sale, Rule, String] {
+  private val ttl = {
+    val builder = StateTtlConfig.newBuilder(Time.seconds(1)).disableCleanupInBackground()
+    (if (returned) builder.returnExpiredIfNotCleanedUp() else builder).build()
+  }
+  private def value = ValueStateDescriptor[Long]("value")
+  private def seen = ListStateDescriptor[Long]("seen")
+  @transient private var valueOfKey: ValueState[Long] = _
+  @transient private var seenOfKey: ListState[Long] = _
+
+  override def open(ctx: RuntimeContext): Unit = {
+    val (values, lists) = (value, seen)
+    values.enableTimeToLive(ttl)
+    lists.enableTimeToLive(ttl)
+    valueOfKey = ctx.getState(values)
+    seenOfKey = ctx.getListState(lists)
+  }
+
+  override def processBroadcastElement(rule: Rule, ctx: Context, out: Collector[String]): Unit = {
+    ctx.applyToKeyedState(
+      value,
+      (key: Long, state: ValueState[Long]) => {
+        out.collect(s"$key ${state.value()}")
+        state.update(state.value() + 1)
+      }
+    )
+    ctx.applyToKeyedState(seen, (key: Long, _: ListState[Long]) => out.collect(s"seen $key"))
+  }
+
+  override def processElement(sale: Sale, ctx: ReadOnlyContext, out: Collector[String]): Unit = {
+    valueOfKey.update(sale.x)
+    seenOfKey.add(sale.x)
+  }
+}
+
 /** Without keys; keeps hold of a state that it may write for broadcast elements only. */
 class Tags(mistake: String = "") extends BroadcastProcessFunction[Sale, Rule, (Long, String, Int)] {
   @transient private var held: BroadcastState[String, Factor] = _

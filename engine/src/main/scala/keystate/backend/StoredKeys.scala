@@ -6,25 +6,28 @@ import java.util.Arrays
 object StoredKeys {
 
   /** Each key that has an entry, with its group, as they are at the call: entries may come and go
-    * while the result is gone through. An entry whose time to live ended counts while it is stored.
+    * while the result is gone through.
     *
     * @param family
     *   the backend's id of the state
     * @param layout
     *   the state's: point, or grouped
+    * @param isExpired
+    *   tells by their values the entries that do not count
     */
   def of(
       family: Int,
       layout: Layout,
-      backend: KeyedStateBackend,
-      maxParallelism: Int
+      backend: StateEntries,
+      maxParallelism: Int,
+      isExpired: Array[Byte] => Boolean
   ): Seq[(Int, Array[Byte])] =
     (0 until maxParallelism).flatMap { group =>
       val entries = backend.scan(family, group, null, null)
       try {
         val keys = Vector.newBuilder[(Int, Array[Byte])]
         var last: Array[Byte] = null
-        entries.foreach { entry =>
+        entries.filterNot(entry => isExpired(entry.value)).foreach { entry =>
           val key =
             if (layout == Layout.Point) entry.key
             else GroupedKey.keyOf(entry.key)

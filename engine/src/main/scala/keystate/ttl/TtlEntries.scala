@@ -10,6 +10,9 @@ import keystate.backend.{StateEntries, StateValue, WrappedEntries}
   */
 final class TtlEntries(entries: StateEntries, expiry: Expiry) extends WrappedEntries(entries) {
 
+  /** Whether a stored value has expired. It may still be read once if its time to live says so. */
+  def isExpired(value: Array[Byte]): Boolean = expiry.isExpired(value)
+
   /** Gives an entry this time as its timestamp, or the clock's if that is later, unless the
     * timestamp it has is later still. An entry that is not there, or has expired, stays so.
     */

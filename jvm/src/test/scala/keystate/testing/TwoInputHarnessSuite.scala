@@ -191,6 +191,29 @@ class TwoInputHarnessSuite extends AnyFunSuite with SessionFixture {
     running.close()
   }
 
+  for ((returned, backend) <- Seq((false, "hashmap"), (true, "rocksdb")))
+    test(s"broadcast elements do not reach what has expired, $backend") {
+      val running = new KeyedBroadcastOperatorTestHarness[Sale, Rule, String](
+        (sales, rules) =>
+          sales
+            .keyBy(_.key)
+            .connect(rules.broadcast(Descriptors.rules))
+            .process(new Living(returned)),
+        backend = backend
+      )
+      def visited(time: Long, sales: Sale*) =
+        running.processBatch(sales, Seq(Rule("", None)), None, Some(time)).sorted
+      assert(visited(1000, Sale(1, "", 1), Sale(2, "", 1)) == Nil)
+      assert(visited(1600, Sale(2, "", 7)) == Seq("1 1", "2 1", "seen 1", "seen 2"))
+      // The values were written again; of key 2 the newest element lives.
+      assert(visited(2100) == Seq("1 2", "2 7", "seen 2"))
+      assert(visited(3099) == Seq("1 3", "2 8"))
+      assert(visited(4099) == Nil)
+      assert(running.processBatch(Seq(Sale(3, "", 5))) == Nil)
+      assert(visited(5098) == Seq("3 5", "seen 3"))
+      running.close()
+    }
+
   test("a broadcast stream without keys") {
     val running = new KeyedBroadcastOperatorTestHarness[Sale, Rule, (Long, String, Int)](
       (sales, rules) =>

@@ -6,7 +6,6 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
-import keystate.backend.StoredKeys
 import keystate.errors.KeystateErrors
 import keystate.{
   BroadcastState, Collector, KeyedBroadcastContext, KeyedStateFunction, MapStateDescriptor,
@@ -108,17 +107,14 @@ private[keystate] final class JvmBroadcast(
         )
       val found = runtime.stateOf(descriptor)
       val key = new UnsafeRow(context.columns.grouping.length)
-      val family = context.families(descriptor.name)
       applying = true
       try
-        StoredKeys
-          .of(family, keyed(index).spec.layout, context.backend, context.batch.maxParallelism)
-          .foreach { case (group, bytes) =>
-            key.pointTo(bytes, bytes.length)
-            cursor.moveTo(key, group)
-            function.process(currentKey(), found)
-            cursor.leave()
-          }
+        cursor.entriesOf(index).keys(context.batch.maxParallelism).foreach { case (group, bytes) =>
+          key.pointTo(bytes, bytes.length)
+          cursor.moveTo(key, group)
+          function.process(currentKey(), found)
+          cursor.leave()
+        }
       finally applying = false
     }
   }

@@ -9,14 +9,13 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.types.{IntegerType, StructType}
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import keystate.backend.{KeyedStateBackend, StoredKeys}
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.python.columns.{
   IntColumn, KeySlots, KeyedColumns, RowColumn, StateColumns, TimerColumns
 }
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.spec.OperatorSpec
-import org.apache.spark.sql.keystate.state.Timers
+import org.apache.spark.sql.keystate.state.{FamilyEntries, Timers}
 
 /** Gives a worker all keys that have one state, page by page, for `apply_to_keyed_state`. The
   * question for the next page brings the changes of the last one. So the worker never holds more
@@ -25,10 +24,9 @@ import org.apache.spark.sql.keystate.state.Timers
 private[keystate] final class KeyPages(
     spec: OperatorSpec,
     keySchema: StructType,
-    families: Map[String, Int],
+    entries: Seq[FamilyEntries],
     states: KeyedColumns,
     timers: Option[Timers],
-    backend: KeyedStateBackend,
     maxParallelism: Int,
     format: ArrowStreams
 ) extends AskedKeys {
@@ -52,8 +50,10 @@ private[keystate] final class KeyPages(
 
   /** Takes the changes of the last page and returns the next one, empty after the last key. */
   private def next(question: JObject, changes: Array[Byte]): Array[Byte] = {
-    if (changes.isEmpty) left = keysWith((question \ Protocol.Question.State).extract[Int]).iterator
-    else format.readVectors(changes)(apply)
+    if (changes.isEmpty) {
+      val state = (question \ Protocol.Question.State).extract[Int]
+      left = entries(state).keys(maxParallelism).iterator
+    } else format.readVectors(changes)(apply)
     slots = new KeySlots
     while (left.hasNext && slots.size < KeysPerPage) {
       val (group, key) = left.next()
@@ -70,14 +70,6 @@ private[keystate] final class KeyPages(
     removed += gone
     timers.foreach(TimerColumns(_, slots, column))
   }
-
-  private def keysWith(state: Int) =
-    StoredKeys.of(
-      families(spec.states(state).name),
-      spec.states(state).layout,
-      backend,
-      maxParallelism
-    )
 
   private val schema = StructType(
     Seq(

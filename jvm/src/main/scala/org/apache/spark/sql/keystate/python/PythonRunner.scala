@@ -77,10 +77,9 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
     val keys = new KeyPages(
       context.spec,
       DataTypeUtils.fromAttributes(context.columns.grouping),
-      context.families,
+      context.entries,
       states,
       context.timers,
-      context.backend,
       context.batch.maxParallelism,
       pages
     )

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.state
 
-import keystate.backend.{EntryIterator, GroupedKey, StateEntries}
+import keystate.backend.{EntryIterator, GroupedKey, Layout, StateEntries, StoredKeys}
 import keystate.keygroup.KeyGroupRange
 import keystate.ttl.{Expiry, TtlEntries, TtlSweep}
 import org.apache.spark.sql.keystate.spec.StateSpec
@@ -14,6 +14,8 @@ import org.apache.spark.sql.keystate.spec.StateSpec
   */
 private[keystate] final class FamilyEntries private (
     val family: Int,
+    layout: Layout,
+    stored: StateEntries,
     entries: StateEntries,
     expiring: Option[TtlEntries]
 ) {
@@ -41,6 +43,14 @@ private[keystate] final class FamilyEntries private (
 
   def scanReverse(group: Int, start: Array[Byte], end: Array[Byte]): EntryIterator =
     entries.scanReverse(family, group, start, end)
+
+  /** Each key that has an entry that has not expired, with its group, as [[StoredKeys]] gives them.
+    * Nothing is removed, and nothing counts as read.
+    */
+  def keys(maxParallelism: Int): Seq[(Int, Array[Byte])] = {
+    val isExpired: Array[Byte] => Boolean = expiring.fold((_: Array[Byte]) => false)(_.isExpired _)
+    StoredKeys.of(family, layout, stored, maxParallelism, isExpired)
+  }
 
   /** Removes all entries of a key of a list or map. Returns how many there were. */
   def clear(group: Int, key: Array[Byte]): Long = {
@@ -81,6 +91,6 @@ private[keystate] object FamilyEntries {
   ): FamilyEntries = {
     val current = EvolvedEntries.of(state, backend)
     val expiring = expiry.map(new TtlEntries(current, _))
-    new FamilyEntries(family, expiring.getOrElse(current), expiring)
+    new FamilyEntries(family, state.layout, backend, expiring.getOrElse(current), expiring)
   }
 }

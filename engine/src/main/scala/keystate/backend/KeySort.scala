@@ -25,18 +25,21 @@ private[backend] object KeySort {
   /** Sorts the first `count` keys in place. */
   def sort(keys: Array[Array[Byte]], count: Int): Unit = {
     val unsorted = Arrays.copyOf(keys, count)
-    val sorted = order(new Keys {
-      override def count: Int = unsorted.length
-      override def array(i: Int): Array[Byte] = unsorted(i)
-      override def start(i: Int): Int = 0
-      override def end(i: Int): Int = unsorted(i).length
-    })
+    val sorted = order(unsorted)
     var i = 0
     while (i < count) {
       keys(i) = unsorted(sorted(i))
       i += 1
     }
   }
+
+  /** The indexes of keys that are whole arrays, in the order of the keys. */
+  def order(keys: Array[Array[Byte]]): Array[Int] = order(new Keys {
+    override def count: Int = keys.length
+    override def array(i: Int): Array[Byte] = keys(i)
+    override def start(i: Int): Int = 0
+    override def end(i: Int): Int = keys(i).length
+  })
 
   /** The indexes of the keys, in the order of the keys. */
   def order(keys: Keys): Array[Int] = order(keys, 0)

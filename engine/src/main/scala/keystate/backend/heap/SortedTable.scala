@@ -6,13 +6,13 @@ import keystate.backend.{
   BytesMap, BytewiseOrder, ChangeSink, Entry, EntryIterator, GroupedKey, KeySort
 }
 
-/** Entries in bytewise order, with an undo log of the transaction: the first change of an entry
-  * notes the value it had before. The keys of the log are the changed entries.
+/** Entries in bytewise order, with the changes of the transaction: of each changed entry the value
+  * it had before, to undo the change, and the one it has, to write it.
   */
 private[heap] sealed abstract class SortedTable extends KeyGroupTable {
-  import SortedTable.Absent
+  import SortedTable.Changed
 
-  private var undo = new BytesMap[Array[Byte]]
+  private var changes = new BytesMap[Changed]
   private var count = 0
   private var entryBytes = 0L
 
@@ -27,22 +27,25 @@ private[heap] sealed abstract class SortedTable extends KeyGroupTable {
 
   override def size: Int = count
   override def bytes: Long = entryBytes
-  override def changeCount: Int = undo.size
+  override def changeCount: Int = changes.size
 
   override def put(key: Array[Byte], value: Array[Byte]): Unit = {
     val old = replace(key, value)
-    undo.putIfAbsent(key, BytesMap.hash(key, key.length), if (old == null) Absent else old): Unit
+    val hash = BytesMap.hash(key, key.length)
+    if (!changes.putIfAbsent(key, hash, new Changed(old, value)))
+      changes.get(key, key.length, hash).now = value
   }
 
   override def remove(key: Array[Byte]): Unit = {
     val old = replace(key, null)
     if (old != null) {
       val hash = BytesMap.hash(key, key.length)
+      val changed = changes.get(key, key.length, hash)
+      if (changed == null) changes.put(key, hash, new Changed(old, null)): Unit
       // Made and removed in the same transaction: no change.
-      if (!undo.putIfAbsent(key, hash, old) && (undo.get(key, key.length, hash) eq Absent))
-        undo.remove(key, key.length, hash)
+      else if (changed.before == null) changes.remove(key, key.length, hash): Unit
+      else changed.now = null
     }
-    ()
   }
 
   override def load(
@@ -61,21 +64,21 @@ private[heap] sealed abstract class SortedTable extends KeyGroupTable {
   }
 
   override def writeChanges(family: Int, group: Int, sink: ChangeSink): Unit = {
-    val keys = undo.copyKeys()
-    KeySort.sort(keys, keys.length)
-    val found = valuesOf(keys)
-    keys.foreach(key => sink.add(family, group, key, found(key)))
+    val keys = new Array[Array[Byte]](changes.size)
+    val changed = new Array[Changed](changes.size)
+    var n = 0
+    changes.foreach { (key, change) =>
+      keys(n) = key
+      changed(n) = change
+      n += 1
+    }
+    KeySort.order(keys).foreach(i => sink.add(family, group, keys(i), changed(i).now))
   }
 
-  /** Finds the values of keys, which it is asked for in their order. */
-  protected def valuesOf(keys: Array[Array[Byte]]): Array[Byte] => Array[Byte] = get
-
-  override def changesCommitted(): Unit = if (undo.size > 0) undo = new BytesMap[Array[Byte]]
+  override def changesCommitted(): Unit = if (changes.size > 0) changes = new BytesMap[Changed]
 
   override def rollback(): Unit = {
-    undo.foreach { (key, old) =>
-      replace(key, if (old eq Absent) null else old): Unit
-    }
+    changes.foreach((key, change) => replace(key, change.before): Unit)
     changesCommitted()
   }
 
@@ -99,11 +102,8 @@ private[heap] object SortedTable {
   /** Bytes that a key with entries takes in a hash table, with its sorted map but without itself. */
   private[heap] final val KeyOverhead = 100
 
-  /** A search takes as long as going along so many entries, or longer. */
-  private[heap] final val ManySearches = 8
-
-  /** Stands in the undo log for "there was no entry"; compared by reference. */
-  private val Absent = new Array[Byte](0)
+  /** An entry's value before the transaction and now; null where there is none. */
+  private final class Changed(val before: Array[Byte], var now: Array[Byte])
 }
 
 /** A sorted map, and a hash table of what was put since something asked for a range in which that
@@ -111,8 +111,6 @@ private[heap] object SortedTable {
   * put them into the map in their order costs less than one by one.
   */
 private[heap] final class OrderedTable extends SortedTable {
-  import SortedTable.ManySearches
-
   // No key is in both.
   private val entries = new SortedTable.SortedEntries(BytewiseOrder.comparator)
   private var fresh = new BytesMap[Array[Byte]]
@@ -149,17 +147,6 @@ private[heap] final class OrderedTable extends SortedTable {
 
   override protected def entryOverhead: Int = 80
 
-  override protected def valuesOf(keys: Array[Array[Byte]]): Array[Byte] => Array[Byte] = {
-    val sorted: Array[Byte] => Array[Byte] =
-      if (entries.isEmpty) _ => null
-      else if (keys.length <= entries.size / ManySearches) entries.get(_)
-      else along(keys.head)
-    key => {
-      val value = freshValue(key)
-      if (value == null) sorted(key) else value
-    }
-  }
-
   private def freshValue(key: Array[Byte]): Array[Byte] =
     if (fresh.size == 0) null else fresh.get(key, key.length, BytesMap.hash(key, key.length))
 
@@ -181,20 +168,6 @@ private[heap] final class OrderedTable extends SortedTable {
     least = null
     greatest = null
   }
-
-  /** Goes along the entries, from the first key on, instead of searching for each. */
-  private def along(first: Array[Byte]): Array[Byte] => Array[Byte] = {
-    val rest = entries.tailMap(first, true).entrySet.iterator
-    var entry = if (rest.hasNext) rest.next() else null
-    key => {
-      var order = if (entry == null) 1 else BytewiseOrder.comparator.compare(entry.getKey, key)
-      while (order < 0) {
-        entry = if (rest.hasNext) rest.next() else null
-        order = if (entry == null) 1 else BytewiseOrder.comparator.compare(entry.getKey, key)
-      }
-      if (order == 0) entry.getValue else null
-    }
-  }
 }
 
 /** A hash table of keys, each with a sorted map of its entries, by their user keys. A key without
@@ -212,24 +185,6 @@ private[heap] final class GroupedTable extends SortedTable {
     val entries = entriesOf(key)
     if (entries == null) null else entries.get(key)
   }
-
-  /** Entries of one key follow each other: it is looked for once. */
-  override protected def valuesOf(keys: Array[Array[Byte]]): Array[Byte] => Array[Byte] = {
-    var last = Array.emptyByteArray
-    var length = 0
-    var entries: SortedEntries = null
-    key => {
-      if (length == 0 || !isPrefix(last, length, key)) {
-        last = key
-        length = GroupedKey.userKeyOffset(key)
-        entries = entriesOf(key)
-      }
-      if (entries == null) null else entries.get(key)
-    }
-  }
-
-  private def isPrefix(prefix: Array[Byte], length: Int, key: Array[Byte]): Boolean =
-    key.length >= length && Arrays.equals(prefix, 0, length, key, 0, length)
 
   override protected def set(key: Array[Byte], value: Array[Byte]): Array[Byte] = {
     val length = GroupedKey.userKeyOffset(key)

@@ -443,15 +443,35 @@ final class VersionedStore(
 
   /** Another backend with what this one has, changes of the open transaction included. This one is
     * closed before the other is loaded, so that memory is never needed for both.
+    *
+    * A thread of a task that was killed can be here while the next attempt loads: then that has what
+    * is loaded by now, and this backend is nobody's.
     */
   private def replace(backend: KeyedStateBackend, cause: MoveNeeded): KeyedStateBackend = {
-    if (!isLoaded || (current.present ne backend))
-      throw new IllegalStateException(s"the state backend of $location was given up")
+    val moving = loaded
+    if (moving == null || (moving.present ne backend)) throw givenUp()
     tellOfMove(cause.getMessage)
-    orUnload(withChanges(backend))
+    try {
+      val (next, later) = withChanges(moving.manifest, backend)
+      if (loaded ne moving) {
+        next.close()
+        throw givenUp()
+      }
+      loaded = new Loaded(moving.manifest, this.backend, later)
+      next
+    } catch {
+      case e: Throwable =>
+        if (loaded eq moving) unload()
+        throw e
+    }
   }
 
-  private def withChanges(backend: KeyedStateBackend): KeyedStateBackend = {
+  private def givenUp() = new IllegalStateException(s"the state backend of $location was given up")
+
+  private def withChanges(
+      manifest: Manifest,
+      backend: KeyedStateBackend
+  ): (KeyedStateBackend, Option[OnDemandLoad]) = {
     val changes = Vector.newBuilder[Change]
     backend.writeChanges(ChangeSink.ofChanges(changes += _))
     backend.close()
@@ -464,13 +484,12 @@ final class VersionedStore(
         case Change(family, group, key, null) => next.remove(family, group, key)
         case Change(family, group, key, value) => next.put(family, group, key, value)
       }
+      next -> later
     } catch {
       case e: Throwable =>
         next.close()
         throw e
     }
-    loaded = new Loaded(manifest, this.backend, later)
-    next
   }
 
   private def tellOfMove(reason: String): Unit = {

@@ -25,6 +25,13 @@ class AutoBackendSuite extends AnyFunSuite with OnAuto {
     finally heapBytes = roomy
   }
 
+  private def withRoom[T](body: => T): T = {
+    val bytes = heapBytes
+    heapBytes = roomy
+    try body
+    finally heapBytes = bytes
+  }
+
   private def fill(store: VersionedStore, kilobytes: Int): Content =
     (0 until kilobytes).map { i =>
       val value = large(i.toLong, 1000)
@@ -204,6 +211,39 @@ class AutoBackendSuite extends AnyFunSuite with OnAuto {
       assert(content(store) == entries + (("gone", 1, "a") -> "b"))
     }
   }
+
+  for (fails <- Seq(false, true))
+    test(s"a backend that is given up amid a move does no harm${if (fails) ", failing" else ""}") {
+      val (storage, entries) = written()
+      withStore(storage, onDemand) { store =>
+        store.load(1, None)
+        change(store, "p", 3, "0", "of the attempt before")
+        val givenUp = store.backend
+        val family = store.family("p").get.id
+        var next = 0
+        storage.before = (operation, path) =>
+          if (operation == "open" && storage.isRun(path) && next == 0) {
+            next += 1
+            // The task was killed, and another attempt begins while the move reads its files.
+            store.abandon()
+            withRoom {
+              store.load(1, None)
+              change(store, "p", 4, "new", "of the next attempt")
+            }
+            if (fails) throw new IOException(s"injected: $path")
+          }
+        withHeap(2) {
+          if (fails) intercept[IOException](givenUp.get(family, 20, bytes("0")))
+          else intercept[IllegalStateException](givenUp.get(family, 20, bytes("0")))
+        }
+        assert(next == 1 && store.isLoaded)
+        val expected =
+          entries ++ Map(("p", 4, "new") -> "of the next attempt", ("gone", 1, "a") -> "b")
+        assert(content(store) == expected)
+        store.commit(None)
+        assert(content(store) == expected)
+      }
+    }
 
   test("a run that RocksDB's store wrote is read on the heap, and the other way round") {
     val storage = new MemoryStorage

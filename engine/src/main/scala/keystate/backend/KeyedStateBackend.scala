@@ -47,7 +47,30 @@ final case class StateFamily(
     name: String,
     layout: Layout,
     properties: Map[String, String] = Map.empty
-)
+) {
+
+  /** How keys become stored keys, as far as the family tells: equal keys are stored alike in two
+    * families in which it is equal.
+    */
+  def keyFormat: (Layout, Set[String]) =
+    (layout, StateFamily.ofKeys.filter(properties.contains))
+}
+
+object StateFamily {
+
+  /** Marks a family of Spark's in which the last column of a key, a number, does not count for its
+    * key group. So entries are in the order in which a join removes them, if its keys are of fixed
+    * length or have one value each. In families that earlier builds made it counts.
+    */
+  final val Numbered = "numbered"
+
+  /** Marks a family of Spark's whose keys go in the order of their prefixes. Those of earlier builds
+    * do not.
+    */
+  final val Sorted = "sorted"
+
+  private val ofKeys = Set(Numbered, Sorted)
+}
 
 /** A key and its value, both as stored. Neither is null, and neither may be changed. */
 final class Entry(val key: Array[Byte], val value: Array[Byte])

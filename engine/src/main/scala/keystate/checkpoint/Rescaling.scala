@@ -259,7 +259,8 @@ object Rescaling {
   }
 
   /** The families of all partitions together, by id. Throws IncompatiblePartitionsException where
-    * two partitions have different ones with one id; their properties may differ.
+    * two partitions have different ones with one id; their properties may differ, but for those
+    * that tell how keys are stored.
     */
   private[checkpoint] def commonFamilies(
       operator: Long,
@@ -269,9 +270,10 @@ object Rescaling {
     val families = manifests.flatMap(_.families).map(family => family.id -> family).distinct.toMap
     val clash = manifests
       .flatMap(_.families)
-      .find(family =>
-        families(family.id).copy(properties = Map.empty) != family.copy(properties = Map.empty)
-      )
+      .find { family =>
+        val other = families(family.id)
+        other.name != family.name || other.keyFormat != family.keyFormat
+      }
     clash.foreach(family =>
       throw new IncompatiblePartitionsException(operator, store, families(family.id), family)
     )

@@ -472,10 +472,12 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
         change(groupOf(made), made)
         if (random.nextInt(100) == 0) backend.changesCommitted()
       }
+      // Many are left open.
+      val most = if (random.nextInt(10) == 0) 60 else 3
       var running = Seq.empty[(EntryIterator, Iterator[(Seq[Byte], String)])]
       (1 to 400).foreach { _ =>
         random.nextInt(8) match {
-          case 0 if running.size < 3 =>
+          case 0 if running.size < most =>
             val bounds =
               Seq(key(), key()).sorted(Ordering.comparatorToOrdering(BytewiseOrder.comparator))
             val (start, end) =
@@ -483,7 +485,12 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
             val inOrder = random.nextBoolean()
             def of(scan: Int => EntryIterator) =
               if (inOrder) GroupScan.merge(0 to 2, scan) else GroupScan.concat(0 to 2, scan)
-            val begun = scans.scan((start, end), backend.scan(ordered.id, _, start, end), of)
+            val begun = scans.scan(
+              (start, end),
+              random.nextBoolean(),
+              backend.scan(ordered.id, _, start, end),
+              of
+            )
             val expected = all(of(backend.scan(ordered.id, _, start, end)))
             running :+= begun -> expected.iterator
           case 1 =>
@@ -512,6 +519,46 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
       }
     }
     assert(changesSeen > 500)
+  }
+
+  test("scans of one key that nobody ends do not stay open") {
+    withBackend { backend =>
+      val scans = new StableScans(backend.get(ordered.id, _, _))
+      def key(n: Int, i: Int) = bytes(f"$n%05d $i%02d")
+      for (n <- 0 until 2000; i <- 0 until 20) backend.put(ordered.id, 0, key(n, i), bytes("old"))
+      var opened = 0
+      var closed = 0
+      def scan(n: Int) = {
+        val start = bytes(f"$n%05d ")
+        val end = BytewiseOrder.after(start)
+        scans.scan(
+          (start, end),
+          isOfOneKey = true,
+          group => {
+            opened += 1
+            val entries = backend.scan(ordered.id, group, start, end)
+            new EntryIterator {
+              override def hasNext: Boolean = entries.hasNext
+              override def next(): Entry = entries.next()
+              override def close(): Unit = {
+                closed += 1
+                entries.close()
+              }
+            }
+          },
+          of = _(0)
+        )
+      }
+      val begun = (0 until 2000).map(scan)
+      assert(opened == 2000 && closed > 1900)
+      begun.foreach(entries => assert(entries.next().value.sameElements(bytes("old"))))
+      for (n <- 0 until 2000; i <- 0 until 20) {
+        scans.changing(0, key(n, i))
+        backend.put(ordered.id, 0, key(n, i), bytes("new"))
+      }
+      assert(begun.forall(entries => entries.size == 19 && !entries.hasNext))
+      assert(opened == 2000 && closed == 2000)
+    }
   }
 
   test("a dropped state is gone, and back after a rollback") {

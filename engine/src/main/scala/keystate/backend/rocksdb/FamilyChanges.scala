@@ -3,6 +3,7 @@ package keystate.backend.rocksdb
 import java.util.Arrays
 
 import keystate.backend.rocksdb.changes.{ChangesCursor, GroupChanges, PendingChange}
+import keystate.backend.rocksdb.cursor.{LookupsInOrder, ScannedRanges, ScansInOrder, StoredCursor}
 import keystate.backend.{Change, Layout, StateFamily}
 
 /** What the open transaction has changed in one family, on top of the database. */
@@ -24,14 +25,8 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   private var scannedGroup = NoGroup
   private var scannedKey: Array[Byte] = _
   private val scannedRanges = new ScannedRanges
-  private val inOrder = new LookupsInOrder(
-    (group, key) => database.scan(family.id, group, key, null, false),
-    () => database.writes
-  )
-  private val scansInOrder = new ScansInOrder(
-    (group, key) => database.scan(family.id, group, key, null, false),
-    () => database.writes
-  )
+  private val inOrder = new LookupsInOrder(from(_, _), () => database.writes)
+  private val scansInOrder = new ScansInOrder(from(_, _), () => database.writes)
   // Numbers of entries: in the database by group, in the database in all, and in all with the
   // changes.
   private var stored = new Array[Long](0)
@@ -260,6 +255,9 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
           found
         case scanned => scanned == ScannedRanges.Present
       }
+
+  private def from(group: Int, key: Array[Byte]): DatabaseCursor =
+    database.scan(family.id, group, key, null, false)
 
   private def storedValue(group: Int, key: Array[Byte]): Array[Byte] = {
     val known = knownValue(group, key)

@@ -3,19 +3,8 @@ package keystate.backend.rocksdb
 import java.util.NoSuchElementException
 
 import keystate.backend.rocksdb.changes.ChangesCursor
+import keystate.backend.rocksdb.cursor.StoredCursor
 import keystate.backend.{BytewiseOrder, Entry, EntryIterator}
-
-/** Goes through entries of the database. */
-private[rocksdb] trait StoredCursor extends AutoCloseable {
-
-  /** The current entry's key. Null after the last entry. */
-  def key: Array[Byte]
-
-  /** The current entry's value. */
-  def value: Array[Byte]
-  def advance(): Unit
-  override def close(): Unit
-}
 
 /** The database's entries in a range, merged with the open transaction's changes. If both have a
   * key, the change counts.

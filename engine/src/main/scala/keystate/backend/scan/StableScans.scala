@@ -6,18 +6,24 @@ import scala.collection.mutable
 
 import keystate.backend.{BytewiseOrder, Entry, EntryIterator}
 
-/** Scans of a family whose entries have an order, which show them as they were when the scan began. What a backend's own
-  * scan shows of changes that are made meanwhile differs between backends, and a micro-batch may be
-  * done again on another one.
+/** Scans of a family whose entries have an order, which show them as they were when the scan began.
+  * What a backend's own scan shows of changes that are made meanwhile differs between backends, and
+  * a micro-batch may be done again on another one.
   *
-  * Before an entry changes that an open scan has not come to, its value is noted for that scan, which
-  * gives it in place of what is stored by then. To change what was given last, or lies behind, costs
-  * nothing. So a scan that removes what it is given reads no entry twice. One thread at a time.
+  * Before an entry changes that an open scan has not come to, its value is noted for that scan,
+  * which gives it in place of what is stored by then. To change what was given last, or lies
+  * behind, costs nothing. So a scan that removes what it is given reads no entry twice.
+  *
+  * Not all who begin a scan end it: a question whether there is any entry often does not. So a scan
+  * of one key's entries reads some at once and is over when these are all; and of many that are
+  * open the first ones are read to their end. One thread at a time.
   *
   * @param get
   *   the present value of an entry, null if there is none
   */
 final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
+  import StableScans._
+
   private val open = mutable.ArrayBuffer.empty[Scan]
 
   /** Must be called before an entry is put or removed. */
@@ -33,6 +39,8 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
     *
     * @param bounds
     *   the keys it takes: from the first (null: all) until before the second (null: all)
+    * @param isOfOneKey
+    *   whether it takes the entries of one key only
     * @param scanOf
     *   a backend's scan of a group within the bounds
     * @param of
@@ -40,25 +48,18 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
     */
   def scan(
       bounds: (Array[Byte], Array[Byte]),
+      isOfOneKey: Boolean,
       scanOf: Int => EntryIterator,
       of: (Int => EntryIterator) => EntryIterator
   ): EntryIterator = {
-    val begun = new Scan(bounds._1, bounds._2)
+    val begun = new Scan(bounds._1, bounds._2, isOfOneKey)
+    begun.entries = of(group => new GroupEntries(begun.notesOf(group), scanOf(group)))
     open += begun
-    val entries = of(group => new GroupEntries(begun.notesOf(group), scanOf(group)))
-    new EntryIterator {
-      override def hasNext: Boolean = {
-        val more = entries.hasNext
-        if (!more) end()
-        more
-      }
-      override def next(): Entry = entries.next()
-      override def close(): Unit = {
-        end()
-        entries.close()
-      }
-      private def end(): Unit = open -= begun: Unit
+    if (isOfOneKey) {
+      begun.readAhead(FewEntries)
+      if (open.length > MostOpen) open.find(_.isOfOneKey).foreach(_.readAhead(Int.MaxValue))
     }
+    begun
   }
 
   /** What an open scan has to know of one group. */
@@ -78,8 +79,35 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
       else before.higherEntry(last)
   }
 
-  private final class Scan(start: Array[Byte], end: Array[Byte]) {
+  private final class Scan(start: Array[Byte], end: Array[Byte], val isOfOneKey: Boolean)
+      extends EntryIterator {
+    var entries: EntryIterator = _
     private val groups = new mutable.LongMap[GroupNotes]
+    private val ahead = mutable.Queue.empty[Entry]
+    private var isOver = false
+
+    override def hasNext: Boolean = ahead.nonEmpty || !isOver && {
+      val more = entries.hasNext
+      if (!more) finish()
+      more
+    }
+
+    override def next(): Entry = if (ahead.nonEmpty) ahead.dequeue() else entries.next()
+
+    override def close(): Unit = {
+      ahead.clear()
+      finish()
+    }
+
+    /** Reads so many entries more, to be given later. */
+    def readAhead(most: Int): Unit = {
+      var read = 0
+      while (!isOver && read < most)
+        if (entries.hasNext) {
+          ahead += entries.next()
+          read += 1
+        } else finish()
+    }
 
     def notesOf(group: Int): GroupNotes = groups.getOrElseUpdate(group.toLong, new GroupNotes)
 
@@ -91,6 +119,12 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
         if (notes.isAhead(key) && !notes.before.containsKey(key))
           notes.before.put(key, get(group, key)): Unit
       }
+    }
+
+    private def finish(): Unit = if (!isOver) {
+      isOver = true
+      open -= this
+      entries.close()
     }
   }
 
@@ -145,4 +179,13 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
       found
     }
   }
+}
+
+private object StableScans {
+
+  /** As many a scan of one key's entries reads at once. */
+  private final val FewEntries = 16
+
+  /** As many may be open at a time, but for those of more than one key. */
+  private final val MostOpen = 32
 }

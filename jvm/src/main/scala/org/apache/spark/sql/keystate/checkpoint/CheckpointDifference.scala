@@ -28,12 +28,12 @@ private[keystate] object CheckpointDifference {
     val groups = sides.flatMap(_.maxParallelism).distinct
     if (groups.size > 1) throw KeystateErrors.cannotCompare(operator, groups)
     sides.flatMap(_.states).distinct.map { case (store, name) =>
-      val layouts = sides.flatMap(_.layout(store, name)).distinct
+      val formats = sides.flatMap(_.keyFormats(store, name)).distinct
       val entries = sides.map(_.entries(store, name))
       try {
         val counts =
-          if (layouts.size > 1) None
-          else Some(KeyDifference.of(entries(0), entries(1), keyOf(layouts.head)))
+          if (formats.size > 1) None
+          else Some(KeyDifference.of(entries(0), entries(1), keyOf(formats.head._1)))
         JObject(
           "operator" -> JInt(operator),
           "store" -> JString(store),
@@ -74,8 +74,8 @@ private[keystate] object CheckpointDifference {
       of.flatMap(checkpoint.states(operator, _).map(family => (store, family.name))).distinct
     }
 
-    def layout(store: String, name: String): Option[Layout] =
-      of(store).flatMap(_.families.find(_.name == name)).headOption.map(_.layout)
+    def keyFormats(store: String, name: String): Seq[(Layout, Set[String])] =
+      of(store).flatMap(_.families.find(_.name == name)).map(_.keyFormat).distinct
 
     /** The entries of each partition. */
     def entries(store: String, name: String): Seq[Iterator[Change] with AutoCloseable] = for {

@@ -4,6 +4,8 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types._
 
+import keystate.backend.StateFamily
+
 /** Makes the keys of Spark's prefix encoding go in the order by which Spark sorts rows, so that
   * rows sorted by their keys find what is stored side by side. Part of the file format:
   *
@@ -32,9 +34,6 @@ private[keystate] object PrefixKeyOrder {
 
   // After the length and the version byte.
   private final val RowStart = 5
-
-  /** Marks a family whose keys have such an order. Those of earlier builds have none. */
-  final val Property = "sorted"
 
   /** That of the keys of a new family. None if there is none for them: Avro has no words. */
   def of(spec: KeyStateEncoderSpec, rows: RocksDBDataEncoder): Option[PrefixKeyOrder] =
@@ -138,7 +137,11 @@ private[keystate] final class SparkKeys(
     order: Option[PrefixKeyOrder],
     stored: Map[String, String]
 ) {
-  private val own = order.filter(_ => stored.contains(PrefixKeyOrder.Property))
+  private val own = order.filter(_ => stored.contains(StateFamily.Sorted))
+  require(
+    own.nonEmpty || !stored.contains(StateFamily.Sorted),
+    "the family's keys are stored in an order that keys of this schema and encoding do not have"
+  )
 
   def supportPrefixKeyScan: Boolean = encoder.supportPrefixKeyScan
 

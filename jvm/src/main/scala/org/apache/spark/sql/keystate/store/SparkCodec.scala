@@ -46,8 +46,8 @@ private[keystate] final class SparkCodec(
   def properties: Map[String, String] = spec match {
     case NoPrefixKeyStateEncoderSpec(columns)
         if name.endsWith(ValuesOfJoin) && columns.length > 1 && columns.last.name == "index" =>
-      Map(Numbered -> "true")
-    case _ => order.map(_ => PrefixKeyOrder.Property -> "true").toMap
+      Map(StateFamily.Numbered -> "true")
+    case _ => order.map(_ => StateFamily.Sorted -> "true").toMap
   }
 
   /** How the keys of a family are stored. */
@@ -58,7 +58,7 @@ private[keystate] final class SparkCodec(
     * first.
     */
   def groupOf(family: StateFamily, maxParallelism: Int): UnsafeRow => Int = {
-    val hash = if (family.properties.contains(Numbered)) numberedHash else wholeHash
+    val hash = if (family.properties.contains(StateFamily.Numbered)) numberedHash else wholeHash
     key => KeyGroups.groupOf(hash(key).getInt(0), maxParallelism)
   }
 
@@ -119,10 +119,4 @@ private object SparkCodec {
     * on the number being the last column.
     */
   private final val ValuesOfJoin = "-keyWithIndexToValue"
-
-  /** Marks a family in which the last column of a key does not count for its key group. So entries
-    * are in the order in which a join removes them, if its keys are of fixed length or have one
-    * value each. In families that earlier builds made it counts.
-    */
-  private final val Numbered = "numbered"
 }

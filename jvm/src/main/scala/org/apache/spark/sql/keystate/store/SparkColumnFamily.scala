@@ -124,33 +124,32 @@ private[keystate] final class SparkColumnFamily(
   // and joins rely on it. An iterator over nothing stays empty, whatever is put afterwards.
   private def all(): EntryIterator =
     if (backend.count(family) == 0) GroupScan.empty
-    else if (codec.supportsRangeScan) scan(null, null, GroupScan.merge(groupRange, _))
-    else scan(null, null, GroupScan.concat(groupRange, _))
+    else if (codec.supportsRangeScan) scan(null, null)(GroupScan.merge(groupRange, _))
+    else scan(null, null)(GroupScan.concat(groupRange, _))
 
   private def withPrefix(prefix: UnsafeRow): EntryIterator = {
     val start = keys.encodePrefixKey(prefix)
     val end = BytewiseOrder.after(start)
-    if (codec.prefixInOneGroup) scan(start, end, _(groupOf(prefix)))
-    else scan(start, end, GroupScan.merge(groupRange, _))
+    if (codec.prefixInOneGroup) scan(start, end, isOfOneKey = true)(_(groupOf(prefix)))
+    else scan(start, end)(GroupScan.merge(groupRange, _))
   }
 
   private def between(start: Option[UnsafeRow], end: Option[UnsafeRow]): EntryIterator = {
     require(codec.supportsRangeScan, "Range scan requires an encoder that supports range scanning!")
     val first = start.map(keys.encodeKey).orNull
     val last = end.map(keys.encodeKey).orNull
-    scan(first, last, GroupScan.merge(groupRange, _))
+    scan(first, last)(GroupScan.merge(groupRange, _))
   }
 
   // As with Spark's RocksDB provider, whose iterators are over a snapshot: what a function changes
   // while it reads, as a timer's does that registers another one, shows in no scan that is open.
   // Entries without an order can't have that: of these Spark changes only what it was given last.
-  private def scan(
-      start: Array[Byte],
-      end: Array[Byte],
+  private def scan(start: Array[Byte], end: Array[Byte], isOfOneKey: Boolean = false)(
       of: (Int => EntryIterator) => EntryIterator
   ): EntryIterator = {
     def scanOf(group: Int) = backend.scan(family, group, start, end)
-    if (codec.layout == Layout.Point) of(scanOf) else scans.scan((start, end), scanOf, of)
+    if (codec.layout == Layout.Point) of(scanOf)
+    else scans.scan((start, end), isOfOneKey, scanOf, of)
   }
 
   private def single(entries: EntryIterator): StateStoreIterator[UnsafeRowPair] = {

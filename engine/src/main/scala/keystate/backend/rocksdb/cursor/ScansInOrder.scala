@@ -1,4 +1,4 @@
-package keystate.backend.rocksdb
+package keystate.backend.rocksdb.cursor
 
 import java.util.Arrays
 
@@ -43,7 +43,7 @@ private[rocksdb] final class ScansInOrder(
         // Some entry can't be read. Whether it is one of these the caller's own scan tells. A
         // cursor that has failed must not go on.
         case NonFatal(_) =>
-          walk.stop(MostInOrder)
+          walk.failed()
           null
       }
   }
@@ -65,12 +65,12 @@ private[rocksdb] final class ScansInOrder(
   }
 
   private final class Walk {
+    private val patience = new Patience(FewestInOrder)
     private var last: Array[Byte] = _
+    private var inOrder = 0
+    private var cursor: ForwardCursor = _
     // The cursor is at the first entry from here on, or beyond.
     private var readUntil: Array[Byte] = _
-    private var inOrder = 0
-    private var enough = FewestInOrder
-    private var cursor: ForwardCursor = _
     private var answered = 0
     // How often the next range was too far away for steps, less how often it was not.
     private var tooFar = 0
@@ -78,28 +78,35 @@ private[rocksdb] final class ScansInOrder(
     def find(group: Int, start: Array[Byte], end: Array[Byte]): StoredRange = {
       val order = if (last == null) 0 else Arrays.compareUnsigned(start, last)
       last = start
-      if (order < 0)
-        stop(if (answered < Worth) Math.min(2 * enough, MostInOrder) else FewestInOrder)
-      else if (order > 0) inOrder += 1
+      if (order > 0) inOrder += 1
+      if (order < 0 || order > 0 && cursor != null && isBehind(start)) stop()
       if (order <= 0) null
-      else if (cursor != null)
-        if (Arrays.compareUnsigned(start, readUntil) < 0) null else read(group, start, end)
-      else if (inOrder > enough) {
+      else if (cursor != null) read(group, start, end)
+      else if (inOrder > patience.enough) {
         cursor = scan(group, start)
         read(group, start, end)
       } else null
     }
 
-    def stop(enough: Int): Unit = {
+    def failed(): Unit = {
+      patience.failed()
       close()
       inOrder = 0
-      answered = 0
-      this.enough = enough
     }
 
     def close(): Unit = if (cursor != null) {
       cursor.close()
       cursor = null
+      answered = 0
+    }
+
+    /** Whether the cursor has passed entries of a range that begins here. */
+    private def isBehind(start: Array[Byte]) = Arrays.compareUnsigned(start, readUntil) < 0
+
+    private def stop(): Unit = {
+      if (cursor != null) patience.closed(answered)
+      close()
+      inOrder = 0
     }
 
     private def read(group: Int, start: Array[Byte], end: Array[Byte]): StoredRange = {
@@ -107,7 +114,6 @@ private[rocksdb] final class ScansInOrder(
       val steps = if (tooFar < Sparse || answered % Sparse == 0) MostSteps else 0
       if (cursor.goOnTo(start, steps)) tooFar = Math.max(0, tooFar - 1)
       else if (steps > 0) tooFar = Math.min(Sparse, tooFar + 1)
-      answered += 1
       val entries = new FewEntries
       while (
         !entries.areTooMany && cursor.key != null && Arrays.compareUnsigned(cursor.key, end) < 0
@@ -116,9 +122,10 @@ private[rocksdb] final class ScansInOrder(
         cursor.advance()
       }
       if (entries.areTooMany) {
-        stop(MostInOrder)
+        stop()
         null
       } else {
+        answered += 1
         readUntil = end
         entries.range(group, start, end)
       }
@@ -126,24 +133,11 @@ private[rocksdb] final class ScansInOrder(
   }
 }
 
-/** A cursor that can go on to a later key. */
-private[rocksdb] trait ForwardCursor extends StoredCursor {
-
-  /** Goes on to the first entry from `target` on, by at most so many steps, and else by a seek. Stays
-    * where it is if it is there or beyond. Returns whether the steps were enough.
-    */
-  def goOnTo(target: Array[Byte], steps: Int): Boolean
-}
-
 private[rocksdb] object ScansInOrder {
   private final val FewestInOrder = 4
-  private final val MostInOrder = 1024
 
   /** How many entries that nobody asks for cost as much as a seek. */
   private final val MostSteps = 16
-
-  /** After how many answers a cursor was worth it. */
-  private final val Worth = 16
 
   /** After how many ranges that were far away seeks are used at once. */
   private final val Sparse = 8

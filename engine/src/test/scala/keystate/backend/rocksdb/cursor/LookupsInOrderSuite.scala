@@ -1,4 +1,4 @@
-package keystate.backend.rocksdb
+package keystate.backend.rocksdb.cursor
 
 import java.util
 

@@ -1,4 +1,4 @@
-package keystate.backend.rocksdb
+package keystate.backend.rocksdb.cursor
 
 import java.util.Arrays
 
@@ -26,7 +26,7 @@ private[rocksdb] final class LookupsInOrder(
   private var lastGroup = -1
   private var lastKey: Array[Byte] = _
   private var inOrder = 0
-  private var enough = FewestInOrder
+  private val patience = new Patience(FewestInOrder)
   private var cursor: StoredCursor = _
   private var cursorGroup = -1
   private var answered = 0
@@ -44,14 +44,14 @@ private[rocksdb] final class LookupsInOrder(
       if (step > 0) inOrder += 1
       try {
         if (cursor != null && cursorGroup != group) close()
-        if (cursor == null && inOrder > enough) open(group, key)
+        if (cursor == null && inOrder > patience.enough) open(group, key)
         if (cursor == null) LookItUp else ask(key)
       } catch {
         // Some entry can't be read. Whether it is this one the lookup tells. A cursor that has
         // failed must not go on.
         case NonFatal(_) =>
           stop()
-          enough = MostInOrder
+          patience.failed()
           LookItUp
       }
     }
@@ -98,7 +98,7 @@ private[rocksdb] final class LookupsInOrder(
   }
 
   private def close(): Unit = if (cursor != null) {
-    enough = if (answered < Worth) Math.min(2 * enough, MostInOrder) else FewestInOrder
+    patience.closed(answered)
     answered = 0
     cursor.close()
     cursor = null
@@ -111,11 +111,7 @@ private[rocksdb] object LookupsInOrder {
   val LookItUp = new Array[Byte](0)
 
   private final val FewestInOrder = 8
-  private final val MostInOrder = 1024
 
   /** How many entries that nobody asks for cost as much as a lookup. */
   private final val MostSteps = 4
-
-  /** After how many answers a cursor was worth it: opening one costs some lookups. */
-  private final val Worth = 16
 }

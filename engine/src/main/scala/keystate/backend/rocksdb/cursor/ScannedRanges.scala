@@ -1,4 +1,4 @@
-package keystate.backend.rocksdb
+package keystate.backend.rocksdb.cursor
 
 import java.util.Arrays
 
@@ -6,8 +6,8 @@ import keystate.backend.BytewiseOrder
 
 /** What the last short scans of a family found in the database: in the open transaction it stays
   * true, as changes go into the database with the commit. So a range that is scanned again, and an
-  * entry of it that is written next, need not be looked up. Spark's session windows do both for each
-  * key, with other keys between: as far as that, the last few ranges are known.
+  * entry of it that is written next, need not be looked up. Spark's session windows do both for
+  * each key, with other keys between: as far as that, the last few ranges are known.
   */
 private[rocksdb] final class ScannedRanges {
   import ScannedRanges._

@@ -5,6 +5,7 @@ The name of an archive says its backend, its checkpoint format and, if that was 
 
 from __future__ import annotations
 
+import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,13 @@ import pytest
 from keystate import admin
 from pyspark.sql import Row
 
+from tests import spark_queries
 from tests.golden.golden_query import BACKEND, FORMAT, INPUT, PARTITIONS, batches, build, move
+from tests.golden.operators_golden import EMITTED, KEPT, NO_DATA, move_source, source_of
 
 HERE = Path(__file__).parent
 ARCHIVES = sorted(path.name for path in HERE.glob("*.tar.gz"))
+OF_OPERATORS = sorted(path.name for path in (HERE / "operators").glob("*.tar.gz"))
 
 
 def skip_if_newer(archive: str) -> None:
@@ -88,3 +92,39 @@ def test_a_key_is_looked_up_in_files_of_every_form(spark: Any, tmp_path: Path) -
     ]
     for archive, found in looked_up.items():
         assert found == first, archive
+
+
+@pytest.mark.parametrize("archive", OF_OPERATORS)
+@pytest.mark.parametrize("other", [False, True], ids=["as it was", "rescaled, other backend"])
+def test_operators_of_spark_go_on(
+    spark: Any,
+    stream: Callable[[str], Any],
+    settings: Callable[..., None],
+    archive: str,
+    other: bool,
+) -> None:
+    skip_if_newer(archive)
+    backend, checkpoint_format = archive.removesuffix(".tar.gz").split("-")[:2]
+    if other:
+        backend = {"hashmap": "rocksdb", "rocksdb": "hashmap"}[backend]
+    partitions = "3" if other else "2"
+    settings(
+        **{
+            BACKEND: backend,
+            FORMAT: checkpoint_format[1:],
+            PARTITIONS: partitions,
+            NO_DATA: "false",
+        }
+    )
+    fed = stream(spark_queries.SCHEMA)
+    with tarfile.open(HERE / "operators" / archive) as tar:
+        tar.extractall(fed.checkpoint.parent, filter="data")
+    move(fed.checkpoint, "CHECKPOINT", f"file:{fed.checkpoint}")
+    move_source(fed.checkpoint, "INPUT", source_of(fed.checkpoint))
+    emitted = [tuple(row) for row in json.loads((fed.checkpoint.parent / EMITTED).read_text())]
+    before, rest = spark_queries.batches()[:KEPT], spark_queries.batches()[KEPT:]
+    fed.feed(*before)  # The source has had these.
+    for batch in rest:
+        fed.feed(batch)
+        emitted += map(tuple, fed.run(spark_queries.sql_operators))
+    spark_queries.check_sql(spark, emitted)

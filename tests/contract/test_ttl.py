@@ -255,9 +255,7 @@ def test_event_time(spark: Any, stream: Callable[..., Any]) -> None:
     assert by_key[3][-1] == nothing(3)
 
 
-def test_elements_of_different_batches_live_apart(
-    spark: Any, stream: Callable[..., Any]
-) -> None:
+def test_elements_of_different_batches_live_apart(spark: Any, stream: Callable[..., Any]) -> None:
     ttl = StateTtlConfig.new_builder(Time.seconds(10)).use_event_time().build()
     fed = stream("key long, number long, at timestamp")
 

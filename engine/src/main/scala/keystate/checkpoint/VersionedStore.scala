@@ -292,7 +292,7 @@ final class VersionedStore(
 
   /** Forgets what is loaded without closing its backend, because somebody still works with that. */
   def abandon(): Unit = {
-    loaded = null
+    synchronized { loaded = null }
     mover.foreach(_.unloaded())
   }
 
@@ -426,7 +426,8 @@ final class VersionedStore(
   private def loadNew(
       manifest: Manifest,
       inherited: Option[Inherited] = None
-  ): (KeyedStateBackend, Option[OnDemandLoad]) =
+  ): (KeyedStateBackend, Option[OnDemandLoad]) = {
+    val before = loaded
     try {
       val backend = newBackend(manifest)
       try backend -> loader.into(backend, manifest, inherited)
@@ -437,9 +438,10 @@ final class VersionedStore(
       }
     } catch {
       case e: Throwable =>
-        mover.foreach(_.unloaded())
+        if (loaded eq before) mover.foreach(_.unloaded())
         throw e
     }
+  }
 
   /** Another backend with what this one has, changes of the open transaction included. This one is
     * closed before the other is loaded, so that memory is never needed for both.
@@ -453,11 +455,15 @@ final class VersionedStore(
     tellOfMove(cause.getMessage)
     try {
       val (next, later) = withChanges(moving.manifest, backend)
-      if (loaded ne moving) {
+      val isPresent = synchronized {
+        val isPresent = loaded eq moving
+        if (isPresent) loaded = new Loaded(moving.manifest, moving.backend, later)
+        isPresent
+      }
+      if (!isPresent) {
         next.close()
         throw givenUp()
       }
-      loaded = new Loaded(moving.manifest, this.backend, later)
       next
     } catch {
       case e: Throwable =>

@@ -482,15 +482,17 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
               Seq(key(), key()).sorted(Ordering.comparatorToOrdering(BytewiseOrder.comparator))
             val (start, end) =
               if (random.nextBoolean()) (null, null) else (bounds.head, bounds.last)
-            val inOrder = random.nextBoolean()
-            def of(scan: Int => EntryIterator) =
-              if (inOrder) GroupScan.merge(0 to 2, scan) else GroupScan.concat(0 to 2, scan)
-            val begun = scans.scan(
-              (start, end),
-              random.nextBoolean(),
-              backend.scan(ordered.id, _, start, end),
-              of
-            )
+            def scanOf(group: Int, from: Array[Byte]) =
+              backend.scan(ordered.id, group, if (from == null) start else from, end)
+            val kind = random.nextInt(5)
+            def of(scan: Int => EntryIterator) = kind match {
+              case 0 => GroupScan.merge(0 to 2, scan)
+              case 1 => GroupScan.concat(0 to 2, scan)
+              case _ => scan(kind - 2)
+            }
+            val begun =
+              if (kind < 2) scans.scan((start, end), scanOf, of)
+              else scans.scanOfKey((start, end), scanOf, kind - 2)
             val expected = all(of(backend.scan(ordered.id, _, start, end)))
             running :+= begun -> expected.iterator
           case 1 =>
@@ -521,43 +523,46 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
     assert(changesSeen > 500)
   }
 
-  test("scans of one key that nobody ends do not stay open") {
+  test("scans that nobody ends do not stay open") {
     withBackend { backend =>
       val scans = new StableScans(backend.get(ordered.id, _, _))
       def key(n: Int, i: Int) = bytes(f"$n%05d $i%02d")
-      for (n <- 0 until 2000; i <- 0 until 20) backend.put(ordered.id, 0, key(n, i), bytes("old"))
-      var opened = 0
-      var closed = 0
-      def scan(n: Int) = {
+      for (n <- 0 until 400; i <- 0 until 20) backend.put(ordered.id, 0, key(n, i), bytes("old"))
+      backend.changesCommitted()
+      var open = 0
+      var read = 0
+      def scanOf(start: Array[Byte], end: Array[Byte])(group: Int, from: Array[Byte]) = {
+        open += 1
+        val entries = backend.scan(ordered.id, group, if (from == null) start else from, end)
+        new EntryIterator {
+          override def hasNext: Boolean = entries.hasNext
+          override def next(): Entry = {
+            read += 1
+            entries.next()
+          }
+          override def close(): Unit = {
+            open -= 1
+            entries.close()
+          }
+        }
+      }
+      val begun = (0 until 400).map { n =>
         val start = bytes(f"$n%05d ")
         val end = BytewiseOrder.after(start)
-        scans.scan(
-          (start, end),
-          isOfOneKey = true,
-          group => {
-            opened += 1
-            val entries = backend.scan(ordered.id, group, start, end)
-            new EntryIterator {
-              override def hasNext: Boolean = entries.hasNext
-              override def next(): Entry = entries.next()
-              override def close(): Unit = {
-                closed += 1
-                entries.close()
-              }
-            }
-          },
-          of = _(0)
-        )
+        scans.scanOfKey((start, end), scanOf(start, end)(_, _), 0)
       }
-      val begun = (0 until 2000).map(scan)
-      assert(opened == 2000 && closed > 1900)
+      val wide = scans.scan((null, null), scanOf(null, null)(_, _), GroupScan.merge(0 to 2, _))
+      assert(wide.hasNext && open == 32 + 1 && read < 400 * 6)
       begun.foreach(entries => assert(entries.next().value.sameElements(bytes("old"))))
-      for (n <- 0 until 2000; i <- 0 until 20) {
+      for (n <- 0 until 400; i <- 0 until 20) {
         scans.changing(0, key(n, i))
         backend.put(ordered.id, 0, key(n, i), bytes("new"))
       }
-      assert(begun.forall(entries => entries.size == 19 && !entries.hasNext))
-      assert(opened == 2000 && closed == 2000)
+      assert(begun.drop(100).forall(_.forall(_.value.sameElements(bytes("old")))))
+      begun.take(100).foreach(scan => (1 to 5).foreach(_ => scan.next()))
+      assert(open > 1)
+      scans.close()
+      assert(open == 0 && !wide.hasNext && begun.forall(!_.hasNext))
     }
   }
 

@@ -21,9 +21,10 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   private var noted = 0
   private var changedBytes = 0L
   private var notedBytes = 0L
-  // The entry of the database that a scan gave last.
-  private var scannedGroup = NoGroup
-  private var scannedKey: Array[Byte] = _
+  // The entry that a scan gave last, or that was asked for last, and whether the database has it.
+  private var knownGroup = NoGroup
+  private var knownKey: Array[Byte] = _
+  private var knownExists = false
   private val scannedRanges = new ScannedRanges
   private val inOrder = new LookupsInOrder(from(_, _), () => database.writes)
   private val scansInOrder = new ScansInOrder(from(_, _), () => database.writes)
@@ -47,6 +48,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   def restored(group: Int, count: Long): Unit = {
     filter.forget(group)
     recent.clear()
+    know(NoGroup, null, exists = false)
     scannedRanges.clear()
     addStored(group, count)
     committed += count
@@ -61,6 +63,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
       val value = if (filter.excludes(group, key)) null else storedValue(group, key)
       if (value == null) missed(group)
       if (change == null) note(group, key, value != null)
+      know(group, key, value != null)
       value
     }
   }
@@ -151,10 +154,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   /** Takes note that a scan has given an entry that the database has. It is often removed next, and
     * then need not be looked up.
     */
-  def scanned(group: Int, key: Array[Byte]): Unit = {
-    scannedGroup = group
-    scannedKey = key
-  }
+  def scanned(group: Int, key: Array[Byte]): Unit = know(group, key, exists = true)
 
   /** The entries of the database in a range, in their order. */
   def stored(group: Int, start: Array[Byte], end: Array[Byte]): StoredCursor = {
@@ -221,7 +221,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     noted = 0
     changedBytes = 0
     notedBytes = 0
-    scanned(NoGroup, null)
+    know(NoGroup, null, exists = false)
     scannedRanges.clear()
     inOrder.clear()
     scansInOrder.clear()
@@ -232,6 +232,12 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     if (group >= groups.length) groups = groups.padTo(group + 1, null)
     if (groups(group) == null) groups(group) = GroupChanges(family.layout)
     groups(group)
+  }
+
+  private def know(group: Int, key: Array[Byte], exists: Boolean): Unit = {
+    knownGroup = group
+    knownKey = key
+    knownExists = exists
   }
 
   private def count(changes: GroupChanges, added: Int): Unit = {
@@ -246,7 +252,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
 
   private def exists(known: PendingChange, group: Int, key: Array[Byte]): Boolean =
     if (known != null) known.existed
-    else if (group == scannedGroup && Arrays.equals(key, scannedKey)) true
+    else if (group == knownGroup && Arrays.equals(key, knownKey)) knownExists
     else
       scannedRanges.has(group, key) match {
         case ScannedRanges.Unknown =>

@@ -33,21 +33,25 @@ object GroupScan {
       var head: Entry = _
       def advance(): Boolean = {
         val more = entries.hasNext
-        if (more) head = entries.next()
+        if (more) head = entries.next() else entries.close()
         more
       }
       def close(): Unit = entries.close()
     }
 
-    private lazy val sources = {
-      val queue = mutable.PriorityQueue.empty[Source]((a: Source, b: Source) =>
-        Arrays.compareUnsigned(b.head.key, a.head.key)
-      )
-      groups.foreach { group =>
-        val source = new Source(open(group))
-        if (source.advance()) queue += source
+    private var opened: mutable.PriorityQueue[Source] = _
+
+    private def sources: mutable.PriorityQueue[Source] = {
+      if (opened == null) {
+        opened = mutable.PriorityQueue.empty[Source]((a: Source, b: Source) =>
+          Arrays.compareUnsigned(b.head.key, a.head.key)
+        )
+        groups.foreach { group =>
+          val source = new Source(open(group))
+          if (source.advance()) opened += source
+        }
       }
-      queue
+      opened
     }
 
     override def hasNext: Boolean = sources.nonEmpty
@@ -57,7 +61,10 @@ object GroupScan {
       if (source.advance()) sources += source
       entry
     }
-    override def close(): Unit = sources.foreach(_.close())
+    override def close(): Unit = if (opened != null) {
+      opened.foreach(_.close())
+      opened.clear()
+    }
   }
 
   /** No entries. */

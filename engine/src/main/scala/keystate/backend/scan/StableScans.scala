@@ -1,5 +1,6 @@
 package keystate.backend.scan
 
+import java.lang.ref.WeakReference
 import java.util.{Arrays, TreeMap}
 
 import scala.collection.mutable
@@ -15,8 +16,9 @@ import keystate.backend.{BytewiseOrder, Entry, EntryIterator}
   * behind, costs nothing. So a scan that removes what it is given reads no entry twice.
   *
   * Not all who begin a scan end it: a question whether there is any entry often does not. So a scan
-  * of one key's entries reads some at once and is over when these are all; and of many that are
-  * open the first ones are read to their end. One thread at a time.
+  * of one key's entries reads some at once, and is over when these are all. Of the others of one
+  * key only some keep the backend's scan; the rest begin another where they were if somebody asks
+  * again, and nothing is noted for those that nobody holds any more. One thread at a time.
   *
   * @param get
   *   the present value of an entry, null if there is none
@@ -24,42 +26,79 @@ import keystate.backend.{BytewiseOrder, Entry, EntryIterator}
 final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
   import StableScans._
 
-  private val open = mutable.ArrayBuffer.empty[Scan]
+  // Those of more than one key.
+  private val wide = mutable.ArrayBuffer.empty[Scan]
+  private val ofOneKey = new mutable.LongMap[mutable.ArrayBuffer[WeakReference[Scan]]]
+  // Those of one key that have a scan of the backend, the oldest first.
+  private val running = mutable.ArrayDeque.empty[Scan]
+  private var closed = false
 
   /** Must be called before an entry is put or removed. */
   def changing(group: Int, key: Array[Byte]): Unit = {
     var i = 0
-    while (i < open.length) {
-      open(i).changing(group, key)
+    while (i < wide.length) {
+      wide(i).changing(group, key)
       i += 1
+    }
+    if (ofOneKey.nonEmpty) {
+      val scans = ofOneKey.getOrNull(group.toLong)
+      if (scans != null) {
+        i = scans.length - 1
+        while (i >= 0) {
+          val scan = scans(i).get
+          if (scan != null && !scan.isOver) scan.changing(group, key)
+          else {
+            scans(i) = scans.last
+            scans.dropRightInPlace(1)
+          }
+          i -= 1
+        }
+      }
     }
   }
 
-  /** Begins a scan. It is over when it is closed or was read to its end.
+  /** Begins a scan of several groups. It is over when it is closed or was read to its end.
     *
     * @param bounds
     *   the keys it takes: from the first (null: all) until before the second (null: all)
-    * @param isOfOneKey
-    *   whether it takes the entries of one key only
     * @param scanOf
-    *   a backend's scan of a group within the bounds
+    *   a backend's scan of a group within the bounds, from a key on if that is not null
     * @param of
     *   makes a scan of groups' scans
     */
   def scan(
       bounds: (Array[Byte], Array[Byte]),
-      isOfOneKey: Boolean,
-      scanOf: Int => EntryIterator,
+      scanOf: (Int, Array[Byte]) => EntryIterator,
       of: (Int => EntryIterator) => EntryIterator
   ): EntryIterator = {
-    val begun = new Scan(bounds._1, bounds._2, isOfOneKey)
-    begun.entries = of(group => new GroupEntries(begun.notesOf(group), scanOf(group)))
-    open += begun
-    if (isOfOneKey) {
-      begun.readAhead(FewEntries)
-      if (open.length > MostOpen) open.find(_.isOfOneKey).foreach(_.readAhead(Int.MaxValue))
-    }
+    val begun = new Scan(bounds, scanOf, of, AllGroups)
+    wide += begun
     begun
+  }
+
+  /** Begins a scan of the entries of one key, which are in one group. */
+  def scanOfKey(
+      bounds: (Array[Byte], Array[Byte]),
+      scanOf: (Int, Array[Byte]) => EntryIterator,
+      group: Int
+  ): EntryIterator = {
+    val begun = new Scan(bounds, scanOf, _(group), group)
+    begun.readSome()
+    if (!begun.isOver)
+      ofOneKey.getOrElseUpdate(group.toLong, mutable.ArrayBuffer.empty) += new WeakReference(begun)
+    begun
+  }
+
+  /** Ends all scans. */
+  def close(): Unit = {
+    closed = true
+    (wide ++ running).foreach(_.close())
+    ofOneKey.clear()
+  }
+
+  private def runs(scan: Scan): Unit = {
+    running += scan
+    if (running.length > MostRunning) running.head.suspend()
   }
 
   /** What an open scan has to know of one group. */
@@ -68,63 +107,109 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
     var last: Array[Byte] = _
     var isOver = false
     // The values, as the scan began, of entries that have changed since. Null if there was none.
-    val before = new TreeMap[Array[Byte], Array[Byte]](BytewiseOrder.comparator)
+    private var before: TreeMap[Array[Byte], Array[Byte]] = _
 
-    def isAhead(key: Array[Byte]): Boolean =
-      !isOver && (last == null || Arrays.compareUnsigned(key, last) > 0)
+    def changing(group: Int, key: Array[Byte]): Unit = {
+      val isAhead = !isOver && (last == null || Arrays.compareUnsigned(key, last) > 0)
+      if (isAhead && (before == null || !before.containsKey(key))) {
+        if (before == null) before = new TreeMap(BytewiseOrder.comparator)
+        before.put(key, get(group, key)): Unit
+      }
+    }
 
+    /** The next of these entries. */
     def next: java.util.Map.Entry[Array[Byte], Array[Byte]] =
-      if (before.isEmpty) null
+      if (before == null) null
       else if (last == null) before.firstEntry
       else before.higherEntry(last)
+
+    /** The smallest key after the one given last. */
+    def rest: Array[Byte] = if (last == null) null else Arrays.copyOf(last, last.length + 1)
   }
 
-  private final class Scan(start: Array[Byte], end: Array[Byte], val isOfOneKey: Boolean)
-      extends EntryIterator {
-    var entries: EntryIterator = _
-    private val groups = new mutable.LongMap[GroupNotes]
-    private val ahead = mutable.Queue.empty[Entry]
-    private var isOver = false
+  private final class Scan(
+      bounds: (Array[Byte], Array[Byte]),
+      scanOf: (Int, Array[Byte]) => EntryIterator,
+      of: (Int => EntryIterator) => EntryIterator,
+      group: Int
+  ) extends EntryIterator {
+    private val isOfOneKey = group != AllGroups
+    private val only = if (isOfOneKey) new GroupNotes else null
+    private val groups = if (isOfOneKey) null else new mutable.LongMap[GroupNotes]
+    private var ahead = List.empty[Entry]
+    // Null if it is suspended.
+    private var entries: EntryIterator = _
+    private var over = false
 
-    override def hasNext: Boolean = ahead.nonEmpty || !isOver && {
+    def isOver: Boolean = over
+
+    override def hasNext: Boolean = (ahead.nonEmpty && !closed) || hasMore
+
+    override def next(): Entry = ahead match {
+      case entry :: rest =>
+        ahead = rest
+        entry
+      case Nil => if (hasMore) entries.next() else Iterator.empty.next()
+    }
+
+    override def close(): Unit = {
+      ahead = Nil
+      finish()
+    }
+
+    /** Reads some entries, to be given later. */
+    def readSome(): Unit = {
+      val read = List.newBuilder[Entry]
+      var count = 0
+      var bytes = 0L
+      while (count < FewEntries && bytes < FewBytes && hasMore) {
+        val entry = entries.next()
+        read += entry
+        count += 1
+        bytes += entry.key.length + entry.value.length
+      }
+      ahead = read.result()
+      // That was the last one, perhaps.
+      hasMore: Unit
+    }
+
+    /** Gives up the backend's scan until somebody asks again. */
+    def suspend(): Unit = {
+      running -= this
+      entries.close()
+      entries = null
+    }
+
+    def changing(group: Int, key: Array[Byte]): Unit = {
+      val (start, end) = bounds
+      val isInside = (start == null || Arrays.compareUnsigned(key, start) >= 0) &&
+        (end == null || Arrays.compareUnsigned(key, end) < 0)
+      if (isInside) notesOf(group).changing(group, key)
+    }
+
+    private def hasMore: Boolean = !over && !closed && {
+      if (entries == null) {
+        entries = of { group =>
+          val notes = notesOf(group)
+          new GroupEntries(notes, scanOf(group, notes.rest))
+        }
+        if (isOfOneKey) runs(this)
+      }
       val more = entries.hasNext
       if (!more) finish()
       more
     }
 
-    override def next(): Entry = if (ahead.nonEmpty) ahead.dequeue() else entries.next()
+    private def notesOf(group: Int): GroupNotes =
+      if (isOfOneKey) only else groups.getOrElseUpdate(group.toLong, new GroupNotes)
 
-    override def close(): Unit = {
-      ahead.clear()
-      finish()
-    }
-
-    /** Reads so many entries more, to be given later. */
-    def readAhead(most: Int): Unit = {
-      var read = 0
-      while (!isOver && read < most)
-        if (entries.hasNext) {
-          ahead += entries.next()
-          read += 1
-        } else finish()
-    }
-
-    def notesOf(group: Int): GroupNotes = groups.getOrElseUpdate(group.toLong, new GroupNotes)
-
-    def changing(group: Int, key: Array[Byte]): Unit = {
-      val isInside = (start == null || Arrays.compareUnsigned(key, start) >= 0) &&
-        (end == null || Arrays.compareUnsigned(key, end) < 0)
-      if (isInside) {
-        val notes = notesOf(group)
-        if (notes.isAhead(key) && !notes.before.containsKey(key))
-          notes.before.put(key, get(group, key)): Unit
+    private def finish(): Unit = if (!over) {
+      over = true
+      if (!isOfOneKey) wide -= this
+      if (entries != null) {
+        if (isOfOneKey) running -= this
+        entries.close()
       }
-    }
-
-    private def finish(): Unit = if (!isOver) {
-      isOver = true
-      open -= this
-      entries.close()
     }
   }
 
@@ -151,11 +236,7 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
       entry
     }
 
-    override def close(): Unit = {
-      notes.isOver = true
-      upcoming = null
-      entries.close()
-    }
+    override def close(): Unit = entries.close()
 
     private def find(): Entry = {
       var found: Entry = null
@@ -182,10 +263,12 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
 }
 
 private object StableScans {
+  private final val AllGroups = -1
 
-  /** As many a scan of one key's entries reads at once. */
-  private final val FewEntries = 16
+  /** What a scan of one key's entries reads at once. */
+  private final val FewEntries = 4
+  private final val FewBytes = 4096L
 
-  /** As many may be open at a time, but for those of more than one key. */
-  private final val MostOpen = 32
+  /** How many of one key keep the backend's scan. On RocksDB each holds blocks and files. */
+  private final val MostRunning = 32
 }

@@ -31,6 +31,9 @@ private[keystate] trait ColumnFamily {
       start: Option[UnsafeRow],
       end: Option[UnsafeRow]
   ): StateStoreIterator[UnsafeRowPair]
+
+  /** Ends scans that nobody ended. Called before the store is committed or rolled back. */
+  def close(): Unit = ()
 }
 
 /** How a column family is stored. */

@@ -235,6 +235,7 @@ private[keystate] final class KeyGroupStateStore(
     try {
       checkOpen("commit")
       if (!lease.end()) throw KeystateErrors.stateInUse(toString)
+      columnFamilies.values.foreach(_.close())
       val attempt = Option.when(provider.usesCheckpointIds)(UUID.randomUUID.toString)
       val manifest = provider.versions.commit(attempt)
       committed =
@@ -268,8 +269,10 @@ private[keystate] final class KeyGroupStateStore(
     */
   private def undo(): Unit = {
     provider.lock.check(stamp)
-    if (lease.end()) provider.versions.rollback()
-    else {
+    if (lease.end()) {
+      columnFamilies.values.foreach(_.close())
+      provider.versions.rollback()
+    } else {
       logWarning(s"The state of $this is given up, for a thread is still at work with it")
       provider.versions.abandon()
       lease.closeLater()
@@ -311,7 +314,7 @@ private[keystate] final class KeyGroupStateStore(
   }
 
   private def forget(columnFamily: String): Unit = {
-    columnFamilies.remove(columnFamily)
+    columnFamilies.remove(columnFamily).foreach(_.close())
     lastName = null
   }
 

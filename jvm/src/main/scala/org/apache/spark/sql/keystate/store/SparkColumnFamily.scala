@@ -100,6 +100,8 @@ private[keystate] final class SparkColumnFamily(
       end: Option[UnsafeRow]
   ): StateStoreIterator[UnsafeRowPair] = multiple(between(start, end))
 
+  override def close(): Unit = scans.close()
+
   private def read(key: UnsafeRow): Array[Byte] =
     backend.get(family, groupOf(key), keys.encodeKey(key))
 
@@ -130,7 +132,8 @@ private[keystate] final class SparkColumnFamily(
   private def withPrefix(prefix: UnsafeRow): EntryIterator = {
     val start = keys.encodePrefixKey(prefix)
     val end = BytewiseOrder.after(start)
-    if (codec.prefixInOneGroup) scan(start, end, isOfOneKey = true)(_(groupOf(prefix)))
+    if (codec.prefixInOneGroup)
+      scans.scanOfKey((start, end), scanOf(start, end)(_, _), groupOf(prefix))
     else scan(start, end)(GroupScan.merge(groupRange, _))
   }
 
@@ -144,13 +147,16 @@ private[keystate] final class SparkColumnFamily(
   // As with Spark's RocksDB provider, whose iterators are over a snapshot: what a function changes
   // while it reads, as a timer's does that registers another one, shows in no scan that is open.
   // Entries without an order can't have that: of these Spark changes only what it was given last.
-  private def scan(start: Array[Byte], end: Array[Byte], isOfOneKey: Boolean = false)(
+  private def scan(start: Array[Byte], end: Array[Byte])(
       of: (Int => EntryIterator) => EntryIterator
-  ): EntryIterator = {
-    def scanOf(group: Int) = backend.scan(family, group, start, end)
-    if (codec.layout == Layout.Point) of(scanOf)
-    else scans.scan((start, end), isOfOneKey, scanOf, of)
-  }
+  ): EntryIterator =
+    if (codec.layout == Layout.Point) of(backend.scan(family, _, start, end))
+    else scans.scan((start, end), scanOf(start, end)(_, _), of)
+
+  private def scanOf(start: Array[Byte], end: Array[Byte])(
+      group: Int,
+      from: Array[Byte]
+  ): EntryIterator = backend.scan(family, group, if (from == null) start else from, end)
 
   private def single(entries: EntryIterator): StateStoreIterator[UnsafeRowPair] = {
     val pair = new UnsafeRowPair

@@ -131,7 +131,11 @@ class ColumnFamilySuite extends AnyFunSuite with ColumnFamilyFixture {
         }.toVector
         assert(fired == (10L to 80L by 10), backend)
         assert(longs(store.iterator("cf"), 0) == Seq(75L), backend)
-        store.abort()
+        val left = store.iterator("cf")
+        assert(left.next().key.getLong(0) == 75)
+        store.put(at(90), value(3), "cf")
+        store.commit()
+        assert(!left.hasNext, "what nobody ended is ended by the commit")
       }
     }
   }

@@ -26,6 +26,8 @@ from keystate import (
     FlatMapFunction,
     FunctionError,
     KeyedBatchFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
     MapFunction,
@@ -44,6 +46,7 @@ from pyspark.sql import Column
 
 from tests.attributes import Attributes
 from tests.contract import test_sorted_map, test_state_model
+from tests.zones import in_zone
 
 ROWS = "key string, number long, time timestamp"
 
@@ -595,6 +598,66 @@ def test_a_row_without_event_time_is_never_late() -> None:
             ("c", 20),
         ]
         assert h.num_late_rows == 1
+
+
+class ToldOfBoth(KeyedCoProcessFunction):
+    def process_element1(self, row: Any, ctx: Any) -> Any:
+        yield row.key, ctx.timestamp()
+
+    process_element2 = process_element1
+
+
+class ToldOfElements(KeyedBroadcastProcessFunction):
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield row.key, ctx.timestamp()
+
+    process_broadcast_element = process_element
+
+
+#: Two local times that America/New_York has twice and not at all, and one before the epoch.
+PLAIN_TIMES = [
+    datetime.datetime(2024, 11, 3, 1, 30, 0, 1999),
+    datetime.datetime(2024, 3, 10, 2, 30),
+    datetime.datetime(1969, 12, 31, 23, 59, 59, 999_500),
+]
+IN_UTC = [1_730_597_400_001, 1_710_037_800_000, -1]
+
+
+def test_a_time_without_a_zone_counts_as_utc() -> None:
+    """Wherever the process is: so Spark's watermark has it. An instant is none of its business."""
+    plain, out = "key string, time timestamp_ntz", "key string, ms long"
+    rows = [("a", time) for time in PLAIN_TIMES]
+    with in_zone("America/New_York"):
+        with KeyedProcessHarness(Told(), plain, "key", out, event_time="time") as one:
+            assert [row.ms for row in one.process_batch(rows[:2])] == IN_UTC[:2]
+            assert one.process(("a", None), timestamp=77)[0].ms == 77
+            assert one.process(("a", None))[0].ms is None
+        instants = "key string, time timestamp"
+        for schemas in ((plain, instants), (instants, plain)):
+            with KeyedTwoInputHarness(
+                ToldOfBoth(), schemas[0], "key", schemas[1], "key", out,
+                event_time1="time", event_time2="time",
+            ) as two:  # fmt: skip
+                assert two.process1(("a", None), timestamp=5_000)[0].ms == 5_000
+                assert two.process2(("a", None), timestamp=6_000)[0].ms == 6_000
+        elements = rows_of(plain).withWatermark("time", "0 seconds")
+        state = MapStateDescriptor("state", "long", "long")
+        made = keystate.keyed(rows_of(instants, event_time="time"), "key").connect(
+            keystate.broadcast(elements, state)
+        )
+        with KeyedProcessHarness.of(made.process(ToldOfElements(), out)) as connected:
+            emitted = connected.process_batch([], broadcast=rows)
+            assert [row.ms for row in emitted] == IN_UTC
+
+
+def test_the_end_of_a_window_without_a_zone_counts_as_utc() -> None:
+    schema = "key string, win struct<start: timestamp_ntz, end: timestamp_ntz>"
+    with (
+        in_zone("Europe/Berlin"),
+        KeyedProcessHarness(Told(), schema, "key", "key string, ms long", event_time="win") as one,
+    ):
+        start, end = PLAIN_TIMES[1], PLAIN_TIMES[0]
+        assert one.process(("a", (start, end)))[0].ms == IN_UTC[0]
 
 
 @pytest.mark.parametrize("kind", [object, dict])

@@ -26,6 +26,7 @@ from pyspark.errors import StreamingQueryException
 
 from tests.contract.ttl_cases import CASES, CONFIGS, TtlStates
 from tests.timed import run_at
+from tests.zones import in_zone
 
 ROWS = "key long, number int, kind string, config string, operation string, argument string"
 RESULTS = "key long, number int, result string"
@@ -324,6 +325,28 @@ def test_event_time_is_that_of_the_row(fn: Any) -> None:
         assert seen(116)
         harness.advance_watermark(126_000)
         assert not seen(127)
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Europe/Berlin"])
+def test_event_time_without_a_zone(zone: str) -> None:
+    """It is that of the watermark, wherever the process is."""
+    schema = "key long, at timestamp_ntz"
+    with (
+        in_zone(zone),
+        KeyedProcessHarness(
+            SeenByProcess(), schema, "key", "seen boolean", event_time="at"
+        ) as harness,
+    ):
+
+        def seen(second: int) -> bool:
+            return bool(harness.process((1, datetime(2024, 1, 1, 0, 0, second)))[0].seen)
+
+        start = 1_704_067_200_000
+        assert not seen(10)
+        harness.advance_watermark(start + 15_000)
+        assert seen(19)
+        harness.advance_watermark(start + 30_000)
+        assert not seen(31)
 
 
 def test_event_time_needs_a_watermark(stream: Callable[..., Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +16,19 @@ from keystate import (
     MapStateDescriptor,
     ReducingStateDescriptor,
     StateAccessError,
+    StateTtlConfig,
+    Time,
     ValueStateDescriptor,
 )
 from keystate._operators.discovery import discover_states
-from keystate._spec import resolve_state
+from keystate._spec import DELAY_KEY, resolve_state
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.state.open_state import open_state
 from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
+
+from tests.zones import in_zone
 
 
 class Reports(KeyedProcessFunction):
@@ -75,6 +81,63 @@ def test_runtime_context_empty_batches_and_partitions(stream: Callable[..., Any]
     assert [row["count"] for row in rows if row.key == 1] == [1, 2, 3]
     # An opened function is one object for all that it counts; a worker can have both subtasks'.
     assert len({(row.subtask, row.place) for row in first}) == len(first)
+
+
+class InNewYork(KeyedProcessFunction):
+    """Emits a row's event time, and the watermark at a timer a minute later."""
+
+    def open(self, ctx: Any) -> None:
+        ten = StateTtlConfig.new_builder(Time.seconds(10)).use_event_time().build()
+        seen = ValueStateDescriptor("seen", "boolean", default=False)
+        seen.enable_time_to_live(ten)
+        self.seen = ctx.get_state(seen)
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        with in_zone("America/New_York"):
+            time = ctx.timestamp()
+            yield row.key, "seen" if self.seen.value() else "new", time
+            self.seen.update(True)
+            if row.sets:
+                ctx.timer_service().register_event_time_timer(time + 60_000)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield ctx.get_current_key(), "timer", timestamp
+
+
+def test_event_time_without_a_zone(
+    stream: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    """It is by the watermark's clock, in whatever zone the worker is.
+
+    Spark's withWatermark takes no such column, but one that is cast later can keep the mark.
+    """
+    settings(**{"spark.sql.session.timeZone": "UTC"})
+    fed = stream("key long, time timestamp, sets boolean")
+    noon = 1_704_110_400_000
+
+    def at(second: int) -> datetime.datetime:
+        return datetime.datetime.fromtimestamp(noon // 1000 + second, datetime.timezone.utc)
+
+    def build(df: Any) -> Any:
+        marked = df.withWatermark("time", "0 seconds")
+        plain = F.col("time").cast("timestamp_ntz").alias("time", metadata={DELAY_KEY: 0})
+        rows = marked.select("key", plain, "sets")
+        return keystate.keyed(rows, "key").process(InNewYork(), "key long, what string, ms long")
+
+    fed.feed([(1, at(0), True)], [(1, at(5), False)], [(3, at(30), False)], [(1, at(59), False)])
+    before = [tuple(row) for row in fed.run(build)]
+    assert [row for row in before if row[0] == 1] == [
+        (1, "new", noon),
+        (1, "seen", noon + 5000),
+        (1, "new", noon + 59_000),
+    ]
+    fed.feed([(2, at(61), False)], [(2, at(62), False)])
+    after = [tuple(row) for row in fed.run(build)]
+    assert sorted(after) == [
+        (1, "timer", noon + 60_000),
+        (2, "new", noon + 61_000),
+        (2, "seen", noon + 62_000),
+    ]
 
 
 class Clock(KeyedProcessFunction):

@@ -6,6 +6,8 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
+from pyspark.sql import types as T
+
 from keystate._compiled import Cursor
 from keystate._protocol import Control
 from keystate._worker.messages.state_client import StateClient, open_client
@@ -29,6 +31,7 @@ class RowContext(Cursor):
         self.control: dict[str, Any] = {}
         self.field_names: list[str] | None = None  # of rows that are no tuples
         self.time_columns: tuple[int | None, int | None] = (None, None)  # of a batch's inputs
+        self.columns_without_zone: frozenset[int] = frozenset()
         self._streaming = True
         self._event_time_column: int | None = None
         self._watermark: int | None = None
@@ -67,7 +70,8 @@ class RowContext(Cursor):
         column = self._event_time_column
         if column is None or self.row is None:
             return None
-        return event_time(field_of(self.row, column, self.field_names))
+        time = field_of(self.row, column, self.field_names)
+        return event_time(time, column not in self.columns_without_zone)
 
     def time_domain(self) -> TimeDomain:
         """Which clock the timer that fires goes by."""
@@ -154,17 +158,40 @@ def field_of(row: Any, column: int, names: list[str] | None) -> Any:
     return row[column] if names is None else getattr(row, names[column])
 
 
-def event_time(time: Any) -> int | None:
-    """The value of an event time column in ms since the epoch."""
-    return None if time is None else _millis(time)
+def columns_without_zone(row_type: T.StructType) -> frozenset[int]:
+    """The indexes of the columns whose times have no zone, and of the windows of such times."""
+    return frozenset(i for i, field in enumerate(row_type) if _is_without_zone(field.dataType))
 
 
-def _millis(time: Any) -> int:
-    if isinstance(time, datetime.datetime):
-        seconds = int(time.replace(microsecond=0).timestamp())
-        return seconds * 1000 + time.microsecond // 1000
-    # A window is a struct of start and end; its event time is its end.
-    return _millis(time[1])
+def _is_without_zone(data_type: T.DataType) -> bool:
+    if isinstance(data_type, T.StructType) and len(data_type) > 1:
+        data_type = data_type.fields[1].dataType
+    return isinstance(data_type, T.TimestampNTZType)
+
+
+def event_time(time: Any, zoned: bool) -> int | None:
+    """The value of an event time column in ms since the epoch.
+
+    Args:
+        time: a timestamp, or a window.
+        zoned: whether the column is an instant, which Python has as this process's local time. A
+            time without a zone counts as UTC, as for the watermark.
+    """
+    return None if time is None else _millis(time, zoned)
+
+
+def _millis(time: Any, zoned: bool) -> int:
+    if not isinstance(time, datetime.datetime):
+        # A window is a struct of start and end; its event time is its end.
+        return _millis(time[1], zoned)
+    if not zoned:
+        return (time - _EPOCH) // _MILLISECOND
+    seconds = int(time.replace(microsecond=0).timestamp())
+    return seconds * 1000 + time.microsecond // 1000
+
+
+_EPOCH = datetime.datetime(1970, 1, 1)
+_MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 class PlainRowContext(RowContext):

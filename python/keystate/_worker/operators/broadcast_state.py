@@ -11,7 +11,12 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, Misfit
 from keystate._protocol import Part, broadcast_column
 from keystate._spec import DELAY_KEY, StateSpec
-from keystate._worker.contexts.row_context import PlainRowContext, RowContext, event_time
+from keystate._worker.contexts.row_context import (
+    PlainRowContext,
+    RowContext,
+    columns_without_zone,
+    event_time,
+)
 from keystate._worker.messages.columns import empty_column, list_column
 from keystate._worker.messages.encoding import encode_all
 from keystate._worker.state.map_copy import MapCopy, ReadOnlyMapCopy
@@ -120,6 +125,7 @@ class BroadcastElementContext:
             (i for i, field in enumerate(row_type.fields) if DELAY_KEY in (field.metadata or {})),
             None,
         )
+        self._is_zoned = self._event_time not in columns_without_zone(row_type)
         self.states: dict[str, WorkerBroadcastState] = {}
         self.apply: Callable[[Any, Callable[[Any, Any], Any]], None] | None = None
 
@@ -132,7 +138,7 @@ class BroadcastElementContext:
         """The element's event time in ms since the epoch."""
         if self._event_time is None or self.row is None:
             return None
-        return event_time(self.row[self._event_time])
+        return event_time(self.row[self._event_time], self._is_zoned)
 
     def current_watermark(self) -> int | None:
         """The watermark in ms since the epoch."""

@@ -18,7 +18,11 @@ from keystate._worker.calls.guarded import GuardedCalls
 from keystate._worker.calls.letters import Letters
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.calls.row_loops import LOOPS
-from keystate._worker.contexts.row_context import PlainRowContext, RowContext
+from keystate._worker.contexts.row_context import (
+    PlainRowContext,
+    RowContext,
+    columns_without_zone,
+)
 from keystate._worker.contexts.runtime_context import WorkerRuntimeContext
 from keystate._worker.messages.columns import INTEGERS, Columns, list_column, number
 from keystate._worker.messages.packed import MOST_PACKED, packed_answer
@@ -52,6 +56,7 @@ class KeyedOperator:
         shape = spec.inputs[0].shape
         self._row_type = declared.rows
         self._rows = codec(self._row_type, shape)
+        self._context.columns_without_zone = columns_without_zone(self._row_type)
         if shape is not None:
             self._context.field_names = self._row_type.names
         self._keys = struct_codec(key_type)

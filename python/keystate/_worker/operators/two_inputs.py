@@ -16,7 +16,12 @@ from keystate._codec import codec
 from keystate._compiled.plain import Call
 from keystate._protocol import Control, Message
 from keystate._worker.calls.plan import FunctionPlan
-from keystate._worker.contexts.row_context import RowContext, event_time, field_of
+from keystate._worker.contexts.row_context import (
+    RowContext,
+    columns_without_zone,
+    event_time,
+    field_of,
+)
 from keystate._worker.messages.columns import INTEGERS, Columns
 from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.keyed import KeyedOperator
@@ -37,6 +42,7 @@ class TwoInputContext(RowContext):
         super().__init__()
         self.input = 0
         self.second_field_names: list[str] | None = None
+        self.second_columns_without_zone: frozenset[int] = frozenset()
         self._event_time_columns: tuple[int | None, int | None] = (None, None)
 
     def hear(self, control: dict[str, Any]) -> None:
@@ -54,8 +60,11 @@ class TwoInputContext(RowContext):
         column = self._event_time_columns[self.input]
         if column is None or self.row is None:
             return None
-        names = self.second_field_names if self.input else self.field_names
-        return event_time(field_of(self.row, column, names))
+        if self.input:
+            names, without_zone = self.second_field_names, self.second_columns_without_zone
+        else:
+            names, without_zone = self.field_names, self.columns_without_zone
+        return event_time(field_of(self.row, column, names), column not in without_zone)
 
 
 class TwoInputOperator(KeyedOperator):
@@ -69,6 +78,7 @@ class TwoInputOperator(KeyedOperator):
         super().__init__(plan, declared, control)
         shape = declared.spec.inputs[1].shape
         self._second_rows = codec(self._second_type, shape)
+        self._context.second_columns_without_zone = columns_without_zone(self._second_type)
         if shape is not None:
             self._context.second_field_names = self._second_type.names
         self._call_second = plan.call_second()

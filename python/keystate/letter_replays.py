@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from keystate._spec import DELAY_KEY
+from keystate._types.sql_json import EXACT_JSON
 from keystate.errors import DeclarationError
 from keystate.row_errors import column_types
 
@@ -43,7 +44,8 @@ def replay_letters(letters: DataFrame, folder: str) -> int:
     """Puts the rows of dead letters into a folder, from which :func:`with_replays` takes them.
 
     A letter whose row is there already is left out. So this can be called again with the same
-    letters, after a failure or with more of them, but not twice at the same time.
+    letters, after a failure or with more of them, but not twice at the same time. A letter is told
+    by its ``id``, which comes from its row; with an ``id`` that does not, by ``id`` and row.
 
     Args:
         letters: a batch DataFrame with the ``id`` of each letter and, as a struct of the input's
@@ -69,8 +71,11 @@ def replay_letters(letters: DataFrame, folder: str) -> int:
             f"the rows are {kind.simpleString()}, but the query's are {wanted.simpleString()}: of "
             "JSON make them with F.from_json('row', df.schema)"
         )
-    chosen = letters.where("row is not null").select("id", "row").dropDuplicates(["id"])
-    new = chosen.join(there.select("id"), "id", "left_anti").persist()
+    chosen = letters.where("row is not null").select("id", "row", _content().alias("content"))
+    past = there.select(F.col("id").alias("past_id"), _content().alias("past_content"))
+    is_there = F.expr("id <=> past_id AND content = past_content")
+    found = chosen.dropDuplicates(["id", "content"]).join(past, is_there, "left_anti")
+    new = found.select("id", "row").persist()
     try:
         count = new.count()
         if count:
@@ -78,6 +83,19 @@ def replay_letters(letters: DataFrame, folder: str) -> int:
         return count
     finally:
         new.unpersist()
+
+
+#: An id of which its row is a part: batch, subtask, hash, and number among equal rows.
+_OF_ROW = "^(batch|[0-9]+)-[0-9]+-[0-9a-f]{16}-[0-9]+$"
+
+
+def _content() -> Column:
+    """What tells letters with one id apart.
+
+    Of two runs of a micro-batch an id that only counts letters can be of different rows. None of
+    them may be left out, though a row may then come twice. As JSON, since maps can't be compared.
+    """
+    return F.when(F.col("id").rlike(_OF_ROW), "").otherwise(F.to_json("row", EXACT_JSON))
 
 
 def _schema(row_type: T.StructType) -> T.StructType:

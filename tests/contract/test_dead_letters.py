@@ -349,6 +349,21 @@ def test_a_row_is_as_it_came() -> None:
         assert [tuple(letter.row) for letter in harness.side_output(OF_ROW)] == [("a", 5)]
 
 
+def test_ids_are_the_same_in_another_order() -> None:
+    """So a micro-batch that is run again, perhaps in another process, gives the same letters."""
+
+    def letters(rows: list[Any]) -> list[Any]:
+        with _limited() as harness:
+            harness.process_batch(rows)
+            return [(tuple(letter.row), letter.id) for letter in harness.side_output(OF_ROW)]
+
+    rows = [("a", -1), ("b", -1), ("a", -2), ("b", 1), ("a", -1)]
+    found = letters(rows)
+    assert sorted(found) == sorted(letters(rows[::-1])) == sorted(letters(rows[2:] + rows[:2]))
+    assert len({number for _, number in found}) == 4
+    assert dict(found)["a", -2] == "0-0-52b5f4d5c61d22a3-1"
+
+
 def test_timers_that_fail_are_gone() -> None:
     class Timed(KeyedProcessFunction):
         def open(self, ctx: Any) -> None:

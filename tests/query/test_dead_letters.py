@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,42 @@ def test_json_is_read_in_a_batch_query(spark: Any) -> None:
     (letter,) = letters.collect()
     assert str(letter.row) == str(rows.first())
     assert (letter.batch, letter.time) == (None, None)
+
+
+def test_replays_of_runs_in_another_order(spark: Any, tmp_path: Path) -> None:
+    """No row is left out where two runs of a micro-batch gave one id to different rows."""
+    schema = "key string, value long, at timestamp, more map<string, long>"
+    time = datetime(2024, 1, 1, 0, 0, 0, 1)
+    later = time.replace(microsecond=2)
+    letter = f"id string, row struct<{schema}>"
+
+    def rows(folder: str) -> list[Any]:
+        found = spark.read.parquet(folder).where("row is not null").select("row.*").collect()
+        return sorted((row.key, row.value, row.at.microsecond, row.more) for row in found)
+
+    def replayed(name: str, *calls: list[Any]) -> tuple[list[int], list[Any]]:
+        folder = str(tmp_path / name)
+        keystate.with_replays(spark.readStream.schema(schema).parquet(str(tmp_path)), folder)
+        counts = [
+            keystate.replay_letters(spark.createDataFrame(letters, letter), folder)
+            for letters in calls
+        ]
+        return counts, rows(folder)
+
+    a, b = ("a", None, time, {"x": 1}), ("a", None, later, {"x": 1})
+    first, second = [("0-0-1", a), ("0-0-2", b)], [("0-0-1", b), ("0-0-2", a)]
+    for calls in ([first + second], [first, second], [first, second + first]):
+        counts, found = replayed(f"swapped{len(calls)}{len(calls[-1])}", *calls)
+        assert sum(counts) == 4 and {row[2] for row in found} == {1, 2}
+    assert replayed("again", first, first, first[:1] * 2)[0] == [2, 0, 0]
+    # Equal rows of one run are both there.
+    assert replayed("equal", [("0-0-1", a), ("0-0-2", a)])[0] == [2]
+    assert replayed("none", [(None, a), (None, b), (None, a)], [(None, a)])[0] == [2, 0]
+    # With the ids that letters have, each is there once, also if its row is corrected anew.
+    hashes = ("0-0-0123456789abcdef-1", "0-0-0123456789abcdef-2", "0-0-fedcba9876543210-1")
+    of_rows = list(zip(hashes, (a, a, b)))
+    counts, found = replayed("rows", of_rows[::-1] + of_rows, [(hashes[0], b)])
+    assert counts == [3, 0] and [row[2] for row in found] == [1, 1, 2]
 
 
 def test_replays_of_what_does_not_fit(spark: Any, tmp_path: Path) -> None:

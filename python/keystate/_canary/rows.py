@@ -9,15 +9,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from keystate._types.sql_json import EXACT_JSON
+
 #: So many keys that differ are shown.
 EXAMPLES = 5
-
-#: By default times have no more than their milliseconds, and what is null is left out.
-_JSON = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-    "ignoreNullFields": "false",
-}
 
 
 @dataclass(frozen=True)
@@ -69,6 +64,6 @@ def _side(rows: DataFrame, key: Sequence[str]) -> DataFrame:
     """Keys and rows as JSON, in which maps can be compared too."""
     others = [f"`{name}`" for name in rows.columns if name not in key]
     return rows.select(
-        F.to_json(F.struct(*[f"`{name}`" for name in key]), _JSON).alias("key"),
-        (F.to_json(F.struct(*others), _JSON) if others else F.lit("{}")).alias("row"),
+        F.to_json(F.struct(*[f"`{name}`" for name in key]), EXACT_JSON).alias("key"),
+        (F.to_json(F.struct(*others), EXACT_JSON) if others else F.lit("{}")).alias("row"),
     )

@@ -162,5 +162,5 @@ class GuardedCalls:
         Raises:
             FunctionError: there are more letters than may be.
         """
-        result = self.letters.take(letter, succeeded)
-        return [self._take(result)] if self._kept else []
+        self.letters.count(letter, succeeded)
+        return [self._take(self.letters.result(letter))] if self._kept else []

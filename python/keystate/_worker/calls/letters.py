@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
 import math
 from collections.abc import Callable
@@ -62,6 +63,7 @@ class Letters:
         """Starts to count anew."""
         self._calls = self._failed = self._in_a_row = 0
         self._errors: dict[str, list[Any]] = {}
+        self._same: dict[bytes, int] = {}  # how many letters there were of equal rows
         self._batch: int | None = control.get(Control.BATCH_ID)
         if not control.get(Control.STREAMING):
             self._batch = None
@@ -75,7 +77,7 @@ class Letters:
         row: tuple[int, Any] | None,
         of_timer: tuple[int, int] | None,
     ) -> list[Any]:
-        """What is written of the row or timer at hand; :meth:`take` makes a result of it.
+        """What is written of the row or timer at hand; :meth:`result` makes a result of it.
 
         Args:
             error: what was raised.
@@ -100,8 +102,8 @@ class Letters:
         said = (_name(error), message_of(error), traceback_of(error))
         return [key, value, source, timer, domain, *said, self._batch, time]
 
-    def take(self, letter: list[Any], succeeded: int) -> tuple[Any, Any]:
-        """A letter as a result.
+    def count(self, letter: list[Any], succeeded: int) -> None:
+        """Counts a letter.
 
         Args:
             letter: what was written.
@@ -114,14 +116,27 @@ class Letters:
         self._calls += 1
         self._failed += 1
         self._in_a_row += 1
-        key, _, _, _, _, name, message, trace, batch, _ = letter
+        key, _, _, _, _, name, message, trace, _, _ = letter
         kind = self._errors.setdefault(name, [0, key, message, trace])
         kind[0] += 1
         self._check("max_in_batch", self._policy.max_in_batch, self._failed, trace)
         self._check("max_in_a_row", self._policy.max_in_a_row, self._in_a_row, trace)
         self._count()
-        number = f"{batch if batch is not None else 'batch'}-{self._subtask}-{self._failed}"
-        return self._policy.tag, (number, *letter)
+
+    def result(self, letter: list[Any]) -> tuple[Any, Any]:
+        """A letter as a result."""
+        batch = "batch" if self._batch is None else self._batch
+        return self._policy.tag, (f"{batch}-{self._subtask}-{self._number(letter)}", *letter)
+
+    def _number(self, letter: list[Any]) -> str:
+        """Tells a letter from the others of the task.
+
+        By its row or timer, and those of equal ones by how many there were. So it is the same when
+        the micro-batch is run again, whatever the order.
+        """
+        content = hashlib.sha256(repr(letter[:5]).encode("utf-8", "surrogatepass")).digest()[:8]
+        count = self._same[content] = self._same.get(content, 0) + 1
+        return f"{content.hex()}-{count}"
 
     def succeeded(self, count: int) -> None:
         """Counts rows and timers that did not fail."""

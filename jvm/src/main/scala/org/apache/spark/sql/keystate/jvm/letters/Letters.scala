@@ -3,7 +3,9 @@ package org.apache.spark.sql.keystate.jvm.letters
 import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{UnsafeProjection, XXH64}
 import org.apache.spark.sql.types.StructType
+import org.apache.spark.unsafe.types.UTF8String
 
 import keystate.DeadLetter
 import keystate.errors.KeystateErrors
@@ -22,7 +24,9 @@ private[keystate] final class Letters(declared: DeclaredLetters, keys: StructTyp
   private val keyText = Option.when(keys.nonEmpty)(new JsonText(keys, bare = keys.length == 1))
   private val rowTexts =
     Option.when(declared.asJson)(declared.inputs.map(new JsonText(_, bare = false)))
+  private lazy val bytesOf = declared.inputs.map(UnsafeProjection.create(_))
   private var context: OperatorTaskContext = _
+  private val same = mutable.LongMap.empty[Int] // how many letters there were of equal rows
   private var calls, failed, inARow = 0L
   private val errors = mutable.LinkedHashMap.empty[String, Kind]
 
@@ -40,6 +44,7 @@ private[keystate] final class Letters(declared: DeclaredLetters, keys: StructTyp
     calls = 0
     failed = 0
     inARow = 0
+    same.clear()
     errors.clear()
   }
 
@@ -65,7 +70,7 @@ private[keystate] final class Letters(declared: DeclaredLetters, keys: StructTyp
     inARow += 1
     val batch = Option.when(context.batch.streaming)(context.batch.id)
     val letter = DeadLetter[Any](
-      s"${batch.getOrElse("batch")}-${context.task.partitionId()}-$failed",
+      id = null,
       keyText.fold[String](null)(_.of(key)),
       row.map { case (input, element, row) =>
         rowTexts.fold(element)(texts => texts(input).of(row))
@@ -82,7 +87,24 @@ private[keystate] final class Letters(declared: DeclaredLetters, keys: StructTyp
     errors.getOrElseUpdate(letter.error, new Kind(letter)).count += 1
     check("maxInBatch", policy.maxInBatch, failed, letter.traceback)
     check("maxInARow", policy.maxInARow, inARow, letter.traceback)
-    letter
+    letter.copy(id =
+      s"${batch.getOrElse("batch")}-${context.task.partitionId()}-${number(letter, row)}"
+    )
+  }
+
+  /** Tells a letter from the others of the task by its row or timer, and those of equal ones by how
+    * many there were. So it is the same when the micro-batch is run again, whatever the order.
+    */
+  private def number(letter: DeadLetter[Any], row: Option[(Int, Any, InternalRow)]): String = {
+    val around = Seq(letter.key, letter.input, letter.timer, letter.timerDomain).mkString(" ")
+    val ofTimer = XXH64.hashUTF8String(UTF8String.fromString(around), 0)
+    val hash = row.fold(ofTimer) { case (input, _, row) =>
+      val bytes = bytesOf(input)(row)
+      XXH64.hashUnsafeBytes(bytes.getBaseObject, bytes.getBaseOffset, bytes.getSizeInBytes, ofTimer)
+    }
+    val count = same.getOrElse(hash, 0) + 1
+    same(hash) = count
+    f"$hash%016x-$count"
   }
 
   /** Looks at the share, when all rows and timers were processed. */

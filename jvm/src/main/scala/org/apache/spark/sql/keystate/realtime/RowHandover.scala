@@ -83,8 +83,10 @@ private[keystate] final class RowHandover(
   /** How many rows wait. */
   def waiting: Int = reading.count - next_ + lock.synchronized(filling.count)
 
-  /** Whether all rows were read and no more come. */
-  def isOver: Boolean = !hasNext && lock.synchronized(over && filling.count == 0)
+  /** Whether all rows were read and no more come. Throws as [[hasNext]] does. It asks both at once:
+    * the input may fail at any time.
+    */
+  def isOver: Boolean = next_ >= reading.count && lock.synchronized(!turnPage() && over)
 
   private def turnPage(): Boolean = lock.synchronized {
     if (filling.count == 0) {

@@ -80,4 +80,22 @@ class RowHandoverSuite extends AnyFunSuite {
     assert(handover.next().getLong(0) == 1)
     assert(intercept[IllegalStateException](handover.hasNext).getMessage == "no more")
   }
+
+  test("an input that fails while the task asks whether it is over has not just ended") {
+    (1 to 5000).foreach { _ =>
+      val handover = new RowHandover(2, 4096, new RowLatencies, () => ())
+      val started = new CountDownLatch(1)
+      val input = inThread {
+        started.countDown()
+        handover.end(new IllegalStateException("no more"))
+      }
+      started.await()
+      val failure = intercept[IllegalStateException] {
+        while (!handover.isOver) ()
+        fail("it is over")
+      }
+      assert(failure.getMessage == "no more")
+      input.join()
+    }
+  }
 }

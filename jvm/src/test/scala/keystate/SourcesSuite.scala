@@ -72,23 +72,63 @@ class SourcesSuite extends AnyFunSuite with SessionFixture {
     assert(queries.toEnd(numbers(260)) == Nil)
   }
 
-  test("a pending batch has the same rows") {
-    val queries = new Queries[Long]("pending")
-    val numbers = spark.addSource(new Numbers(50), maxRowsPerBatch = 20)
-    var first = Seq.empty[Long]
-    val failing = numbers.writeStream
-      .foreachBatch { (batch: Dataset[Long], id: Long) =>
+  /** Runs a query whose sink fails on batch 1, and returns the rows of that. */
+  private def failAtSink[T](data: Dataset[T], checkpoint: Path): Seq[T] = {
+    var pending = Seq.empty[T]
+    val failing = data.writeStream
+      .foreachBatch { (batch: Dataset[T], id: Long) =>
         if (id == 1) {
-          first = batch.collect().toSeq
+          pending = batch.collect().toSeq
           throw new IllegalStateException("sink failed")
         }
       }
-      .option("checkpointLocation", queries.checkpoint.toString)
+      .option("checkpointLocation", checkpoint.toString)
       .trigger(Trigger.AvailableNow())
       .start()
     assert(intercept[Exception](failing.awaitTermination()).getMessage.contains("sink failed"))
+    pending
+  }
+
+  test("a pending batch has the same rows") {
+    val queries = new Queries[Long]("pending")
+    val numbers = spark.addSource(new Numbers(50), maxRowsPerBatch = 20)
+    val first = failAtSink(numbers, queries.checkpoint)
     assert(first == (20L until 40L))
     assert(queries.toEnd(numbers) == (20L until 50L) && queries.batches(1) == first)
+  }
+
+  /** Lets a release leave a batch of the numbers 20 to 39, and another one go on. */
+  private def releases[Old: TypeInformation, New: TypeInformation](
+      name: String,
+      before: Long => Old,
+      after: Long => New
+  ): Seq[New] = {
+    val queries = new Queries[New](name)
+    val old = spark.addSource(new Counted(50, before), maxRowsPerBatch = 20)
+    assert(failAtSink(old, queries.checkpoint) == (20L until 40L).map(before))
+    queries.toEnd(spark.addSource(new Counted(50, after), maxRowsPerBatch = 20))
+  }
+
+  test("a pending batch is read by the names of columns, if a new release has them otherwise") {
+    def old(n: Long) = Sample(n, 1000 + n, Some(s"s$n"), (n, Seq(Some(n.toInt))))
+    def swapped(n: Long) = SampleSwapped((n, Seq(Some(n.toInt))), Some(s"s$n"), 1000 + n, n)
+    assert(releases("swapped", old, swapped) == (20L until 50L).map(swapped))
+    def fewer(n: Long) = SampleAt(1000 + n)
+    assert(releases("fewer", old, fewer) == (20L until 50L).map(fewer))
+    def required(n: Long) = SampleNullable(1000 + n)
+    assert(releases("nullable", fewer, required) == (20L until 50L).map(required))
+  }
+
+  test("a pending batch without a column, or with another type, is not read") {
+    def old(n: Long) = SampleAt(1000 + n)
+    def refused[New: TypeInformation](name: String, after: Long => New): String =
+      intercept[Exception](releases(name, old, after)).getMessage
+    val other = refused("otherType", n => SampleTime(new java.sql.Timestamp(n)))
+    assert(other.contains("KEYSTATE_SOURCE_COLUMNS"), other)
+    assert(other.contains("(at BIGINT), but the source 'Counted' now has (at TIMESTAMP)"), other)
+    assert("""/otherType/sources/0/\d+_[0-9a-f-]+\.source""".r.findFirstIn(other).nonEmpty, other)
+    val added = refused("added", n => (n, n))
+    assert(added.contains("now has (_1 BIGINT,_2 BIGINT)"), added)
   }
 
   test("blocks stay together, list state is dealt out anew, and a union list is everybody's") {
@@ -154,9 +194,23 @@ class SourcesSuite extends AnyFunSuite with SessionFixture {
   }
 }
 
+final case class Sample(n: Long, at: Long, text: Option[String], more: (Long, Seq[Option[Int]]))
+final case class SampleSwapped(
+    more: (Long, Seq[Option[Int]]),
+    text: Option[String],
+    at: Long,
+    n: Long
+)
+final case class SampleAt(at: Long)
+final case class SampleNullable(at: java.lang.Long)
+final case class SampleTime(at: java.sql.Timestamp)
+
 /** Counts to a number. */
-class Numbers(until: Long, failAt: Long = -1)
-    extends SourceFunction[Long]
+class Numbers(until: Long, failAt: Long = -1) extends Counted[Long](until, identity, failAt)
+
+/** Makes a row of each number up to one. */
+class Counted[T](until: Long, row: Long => T, failAt: Long = -1)
+    extends SourceFunction[T]
     with CheckpointedFunction {
   @transient private var offsets: ListState[Long] = _
   @volatile private var running = true
@@ -169,11 +223,11 @@ class Numbers(until: Long, failAt: Long = -1)
 
   override def snapshotState(context: FunctionSnapshotContext): Unit = offsets.update(Seq(next))
 
-  override def run(ctx: SourceFunction.SourceContext[Long]): Unit =
+  override def run(ctx: SourceFunction.SourceContext[T]): Unit =
     while (running && next < until)
       ctx.getCheckpointLock.synchronized {
         if (next == failAt) throw new IllegalStateException(s"no number $next")
-        ctx.collect(next)
+        ctx.collect(row(next))
         next += 1
       }
 

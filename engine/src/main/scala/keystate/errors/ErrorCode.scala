@@ -99,6 +99,7 @@ object ErrorCode {
   val ResultType: ErrorCode = of("KEYSTATE_RESULT_TYPE")
   val SavepointExists: ErrorCode = of("KEYSTATE_SAVEPOINT_EXISTS")
   val SourceChanged: ErrorCode = of("KEYSTATE_SOURCE_CHANGED")
+  val SourceColumns: ErrorCode = of("KEYSTATE_SOURCE_COLUMNS")
   val SourceDied: ErrorCode = of("KEYSTATE_SOURCE_DIED")
   val SparkConnect: ErrorCode = of("KEYSTATE_SPARK_CONNECT")
   val SparkVersion: ErrorCode = of("KEYSTATE_SPARK_VERSION")

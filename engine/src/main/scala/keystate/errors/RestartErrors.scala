@@ -107,6 +107,17 @@ private[errors] trait RestartErrors {
       "checkpoint."
   )
 
+  def sourceColumns(
+      source: String,
+      file: String,
+      stored: String,
+      declared: String
+  ): KeystateException = SourceColumns.error(
+    s"The rows in $file have the columns ($stored), but the source '$source' now has ($declared). " +
+      "It is a micro-batch that was begun before the restart: run it with the release that wrote " +
+      "it first, until it is committed, as with the trigger availableNow. Then start this one."
+  )
+
   def pickledElement(i: Int): KeystateException = PickleRefused.error(
     s"Element $i of the function's list in the checkpoint is a pickle of a Python class, or of an " +
       "early build, which Scala does not read. Let the function return plain data in Python " +

@@ -104,7 +104,7 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
     else (start.batch + 1 until end.batch).map(SegmentName(_, None)) :+ end
 
   override def createReaderFactory(): PartitionReaderFactory =
-    new SourceReaderFactory(location, sharedConf)
+    new SourceReaderFactory(source.name, source.rows, location, sharedConf)
 
   override def commit(end: Offset): Unit = {
     val last = segment(end)

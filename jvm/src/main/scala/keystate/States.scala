@@ -83,7 +83,8 @@ final case class MapEntry[K, V](getKey: K, getValue: V) extends Entry[K, V] {
     throw new UnsupportedOperationException("put the new value into the state")
 }
 
-/** A map, in no particular order. Keys must not be null (`KEYSTATE_NULL_KEY`); values may be.
+/** A map, in no particular order. Keys must not be null, and no `None`
+  * (`KEYSTATE_NULL_KEY`); values may be.
   *
   * An iterator shows the map as it was when the iterator was made, whatever is changed meanwhile.
   * It ends with the call of the function that made it, and throws after that. `entries`, `keys` and

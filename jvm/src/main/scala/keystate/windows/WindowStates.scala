@@ -233,7 +233,7 @@ private final class WindowMap(
 ) extends OfWindow
     with MapState[Any, Any] {
   private def at(key: Any): WindowMapKey = {
-    if (key == null) throw KeystateErrors.nullUserKey(name, "a map of a window")
+    if (key == null || key == None) throw KeystateErrors.nullUserKey(name, "a map of a window")
     WindowMapKey(cursor.window.end, cursor.window.start, key)
   }
 

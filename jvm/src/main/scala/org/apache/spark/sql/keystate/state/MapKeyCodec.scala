@@ -12,8 +12,10 @@ private[keystate] final class MapKeyCodec(spec: StateSpec, codec: ObjectCodec) {
   private val row = new GenericInternalRow(1)
 
   def encode(key: Any): Array[Byte] = {
-    if (key == null) throw KeystateErrors.nullUserKey(spec.name, spec.describe)
-    KeystateErrors.inState(spec.name, spec.describe)(order.encode(codec.asField(key), 0))
+    val field = KeystateErrors.inState(spec.name, spec.describe)(codec.asField(key))
+    // An option that is none too: the order's codecs do not look.
+    if (field.isNullAt(0)) throw KeystateErrors.nullUserKey(spec.name, spec.describe)
+    KeystateErrors.inState(spec.name, spec.describe)(order.encode(field, 0))
   }
 
   /** The key that the bytes from `offset` on encode. */

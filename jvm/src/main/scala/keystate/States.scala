@@ -28,7 +28,7 @@ trait ValueState[T] extends State {
     */
   def value(): T
 
-  /** Replaces the value; null removes it. */
+  /** Replaces the value; null removes it. `None` is a value like others. */
   def update(value: T): Unit
 }
 

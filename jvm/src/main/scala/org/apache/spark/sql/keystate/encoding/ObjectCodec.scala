@@ -2,6 +2,7 @@ package org.apache.spark.sql.keystate.encoding
 
 import org.apache.spark.sql.Encoder
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.encoders.AgnosticEncoders.OptionEncoder
 import org.apache.spark.sql.catalyst.encoders.{ExpressionEncoder, encoderFor}
 import org.apache.spark.sql.catalyst.expressions.{
   GenericInternalRow, SpecializedGetters, UnsafeProjection, UnsafeRow
@@ -10,7 +11,8 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.types.DataType
 
 /** Turns objects of one type into the rows that states store, and back. A struct becomes a row of
-  * its own fields, any other value the one column of a row. For one thread at a time.
+  * its own fields, any other value the one column of a row. Where the type is an option, a null
+  * column is none. For one thread at a time.
   *
   * @param encoder
   *   bound to its own columns
@@ -24,6 +26,10 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
   private val nullRow =
     if (isStruct) null else UnsafeProjection.create(schema)(new GenericInternalRow(1)).copy()
 
+  /** What a null column is. */
+  private val none: Any =
+    if (encoder.encoder.isInstanceOf[OptionEncoder[_]]) None else null
+
   /** Whether values need no copy, see [[PlainValues]]. */
   val isPlain: Boolean = PlainValues.areAllOf(encoder.encoder)
 
@@ -32,7 +38,7 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
     if (value == null) nullRow else toRow(value).asInstanceOf[UnsafeRow]
 
   def fromRow(row: InternalRow): Any =
-    if (!isStruct && row.isNullAt(0)) null else toObject(row)
+    if (!isStruct && row.isNullAt(0)) none else toObject(row)
 
   /** The stored form of a value. */
   def encode(value: Any): Array[Byte] = {
@@ -49,15 +55,8 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
       fromRow(stored)
     }
 
-  /** The value as it is read once it was written: nobody else can change it. An option that is none
-    * stays that, where it would be read as null.
-    */
-  def copy(value: Any): Any =
-    if (value == null || isPlain) value
-    else {
-      val read = decode(encode(value))
-      if (read == null) value else read
-    }
+  /** The value as it is read once it was written: nobody else can change it. */
+  def copy(value: Any): Any = if (value == null || isPlain) value else decode(encode(value))
 
   /** The value as a field of a row or an element of an array has it: a copy, which may be kept. */
   def field(value: Any): Any = {
@@ -67,9 +66,9 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
     else encoded.copy().get(0, schema.head.dataType)
   }
 
-  /** The object in a field of a row or an element of an array. Null if that is null. */
+  /** The object in a field of a row or an element of an array. */
   def fromField(container: SpecializedGetters, ordinal: Int): Any =
-    if (container.isNullAt(ordinal)) null
+    if (container.isNullAt(ordinal)) none
     else if (isStruct) toObject(container.getStruct(ordinal, schema.length))
     else {
       holder.update(0, container.get(ordinal, schema.head.dataType))

@@ -72,7 +72,8 @@ private[keystate] final class OperatorElements(declared: DeclaredState) {
     format.readVectors(Base64.getDecoder.decode(element)) { root =>
       val vector = root.getVector(0)
       val stored = ArrowUtils.fromArrowField(vector.getField)
-      val field = new ColumnarArray(new ArrowColumnVector(vector), 0, 1).get(0, stored)
+      val column = new ColumnarArray(new ArrowColumnVector(vector), 0, 1)
+      val field = if (column.isNullAt(0)) null else column.get(0, stored) // get does not look
       val read = readers.getOrElseUpdate(stored, reader(stored))
       read(InternalRow(field)).copy().get(0, spec.valueType)
     }

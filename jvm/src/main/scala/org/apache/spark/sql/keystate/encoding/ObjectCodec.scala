@@ -12,13 +12,13 @@ import org.apache.spark.sql.types.DataType
 
 /** Turns objects of one type into the rows that states store, and back. A struct becomes a row of
   * its own fields, any other value the one column of a row. Where the type is an option, a null
-  * column is none. For one thread at a time.
+  * column is none. A decimal that does not fit its type is an error. For one thread at a time.
   *
   * @param encoder
   *   bound to its own columns
   */
 private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
-  private val toRow = encoder.createSerializer()
+  private val toRow = ExactDecimals.serializer(encoder)
   private val toObject = encoder.createDeserializer()
   private val schema = encoder.schema
   private val isStruct = encoder.isSerializedAsStructForTopLevel

@@ -33,11 +33,15 @@ private[keystate] object DeclaredState {
     val name = descriptor.name
     val value = encoder(name, valueType)
     val key = keyType.map(encoder(name, _))
+    val valueOf = ObjectCodec.dataType(value)
+    val withDefaults = KeystateErrors.inState(name, s"of ${valueOf.sql}") {
+      FieldDefaults.in(valueOf, value.encoder, defaultOf(descriptor))
+    }
     val spec = StateSpec(
       name,
       kind,
       kindName,
-      FieldDefaults.in(ObjectCodec.dataType(value), value.encoder, defaultOf(descriptor)),
+      withDefaults,
       key.map(ObjectCodec.dataType(_)),
       order,
       descriptor.getTtlConfig.timeToLive,

@@ -141,6 +141,37 @@ def test_pending_batch_has_the_same_rows(spark: Any, run: Run) -> None:
     assert run.batches[1] == seen[1] == list(range(20, 40))
 
 
+class Readings(Numbers):
+    """Its rows name their columns."""
+
+    def run(self, ctx: Any) -> None:
+        while self.running and self.next < self.until:
+            with ctx.get_checkpoint_lock():
+                ctx.collect({"at": self.next, "n": 1000 + self.next})
+                self.next += 1
+
+
+def test_pending_batch_of_a_release_with_other_columns(spark: Any, run: Run) -> None:
+    """It is read by the columns' names, or not at all."""
+
+    def fail(batch: DataFrame, number: int) -> None:
+        raise RuntimeError("sink failed")
+
+    old = keystate.source(spark, Readings(3), "at long, n long")
+    with pytest.raises(StreamingQueryException, match="sink failed"):
+        query = old.writeStream.foreachBatch(fail).option("checkpointLocation", str(run.checkpoint))
+        query.trigger(availableNow=True).start().awaitTermination()
+    other = keystate.source(spark, Readings(3), "n long, at int")
+    with pytest.raises(StreamingQueryException) as error:
+        run.to_end(other)
+    told = str(error.value)
+    assert "[KEYSTATE_SOURCE_COLUMNS]" in told and "/sources/0/1_" in told
+    assert "(at BIGINT,n BIGINT), but the source 'Readings' now has (n BIGINT,at INT)" in told
+    swapped = keystate.source(spark, Readings(3), "n long, at long")
+    rows = run.to_end(swapped.selectExpr("struct(n, at)"))
+    assert [tuple(row) for row in rows] == [(1000, 0), (1001, 1), (1002, 2)]
+
+
 @pytest.mark.turns
 def test_file_without_offset_is_not_read(spark: Any, run: Run) -> None:
     """The driver died after the source's file was written and before Spark's offset log was.

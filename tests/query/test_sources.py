@@ -172,6 +172,28 @@ def test_pending_batch_of_a_release_with_other_columns(spark: Any, run: Run) -> 
     assert [tuple(row) for row in rows] == [(1000, 0), (1001, 1), (1002, 2)]
 
 
+class Gaps(Numbers):
+    """Its rows have nulls."""
+
+    def run(self, ctx: Any) -> None:
+        while self.running and self.next < self.until:
+            with ctx.get_checkpoint_lock():
+                ctx.collect({"n": self.next if self.next % 2 else None})
+                self.next += 1
+
+
+def test_pending_batch_has_nulls_where_a_new_release_has_none(run: Run, spark: Any) -> None:
+    def fail(batch: DataFrame, number: int) -> None:
+        raise RuntimeError("sink failed")
+
+    old = keystate.source(spark, Gaps(4), "n long")
+    with pytest.raises(StreamingQueryException, match="sink failed"):
+        query = old.writeStream.foreachBatch(fail).option("checkpointLocation", str(run.checkpoint))
+        query.trigger(availableNow=True).start().awaitTermination()
+    rows = run.to_end(keystate.source(spark, Gaps(4), "n long not null"))
+    assert rows == [None, 1, None, 3]
+
+
 @pytest.mark.turns
 def test_file_without_offset_is_not_read(spark: Any, run: Run) -> None:
     """The driver died after the source's file was written and before Spark's offset log was.

@@ -15,7 +15,9 @@ class DecimalStatesSuite extends AnyFunSuite with SessionFixture {
     for (ansi <- Seq("false", "true")) withSetting("spark.sql.ansi.enabled", ansi) {
       def run(values: Seq[T]) =
         Seq("a").toDS().keyBy(identity).process(new KeepsDecimals(values)).collect().toSeq
-      run(kept).foreach { case (state, value, found) =>
+      val taken = run(kept)
+      assert(taken.size == kept.size * 6)
+      taken.foreach { case (state, value, found) =>
         assert(found == "kept", s"$value in $state, ansi=$ansi")
       }
       val errors = run(refused)

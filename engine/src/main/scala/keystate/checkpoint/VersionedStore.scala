@@ -422,12 +422,14 @@ final class VersionedStore(
     *
     * @param inherited
     *   what is in memory of it; None if that was not asked for yet
+    * @param before
+    *   what is loaded until then
     */
   private def loadNew(
       manifest: Manifest,
-      inherited: Option[Inherited] = None
-  ): (KeyedStateBackend, Option[OnDemandLoad]) = {
-    val before = loaded
+      inherited: Option[Inherited] = None,
+      before: Loaded = null
+  ): (KeyedStateBackend, Option[OnDemandLoad]) =
     try {
       val backend = newBackend(manifest)
       try backend -> loader.into(backend, manifest, inherited)
@@ -441,7 +443,6 @@ final class VersionedStore(
         if (loaded eq before) mover.foreach(_.unloaded())
         throw e
     }
-  }
 
   /** Another backend with what this one has, changes of the open transaction included. This one is
     * closed before the other is loaded, so that memory is never needed for both.
@@ -454,7 +455,7 @@ final class VersionedStore(
     if (moving == null || (moving.present ne backend)) throw givenUp()
     tellOfMove(cause.getMessage)
     try {
-      val (next, later) = withChanges(moving.manifest, backend)
+      val (next, later) = withChanges(moving, backend)
       val isPresent = synchronized {
         val isPresent = loaded eq moving
         if (isPresent) loaded = new Loaded(moving.manifest, moving.backend, later)
@@ -475,16 +476,16 @@ final class VersionedStore(
   private def givenUp() = new IllegalStateException(s"the state backend of $location was given up")
 
   private def withChanges(
-      manifest: Manifest,
+      moving: Loaded,
       backend: KeyedStateBackend
   ): (KeyedStateBackend, Option[OnDemandLoad]) = {
     val changes = Vector.newBuilder[Change]
     backend.writeChanges(ChangeSink.ofChanges(changes += _))
     backend.close()
-    val (next, later) = loadNew(manifest)
+    val (next, later) = loadNew(moving.manifest, before = moving)
     try {
       val kept = families.map(_.id).toSet
-      manifest.families.map(_.id).filterNot(kept).foreach(next.drop)
+      moving.manifest.families.map(_.id).filterNot(kept).foreach(next.drop)
       families.foreach(next.register)
       changes.result().foreach {
         case Change(family, group, key, null) => next.remove(family, group, key)

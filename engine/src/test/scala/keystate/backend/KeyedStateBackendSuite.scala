@@ -566,6 +566,34 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
     }
   }
 
+  test("what changes is noted once for all scans of one key that are open") {
+    withBackend { backend =>
+      var gets = 0
+      val scans = new StableScans((group, key) => {
+        gets += 1
+        backend.get(ordered.id, group, key)
+      })
+      (0 until 20).foreach(i => backend.put(ordered.id, 0, bytes(f"k$i%02d"), bytes("0")))
+      val (start, end) = (bytes("k"), bytes("l"))
+      def scanOf(group: Int, from: Array[Byte]) =
+        backend.scan(ordered.id, group, if (from == null) start else from, end)
+      // Each row asks for the entries, reads none or few, and changes one.
+      val begun = (1 to 1000).map { row =>
+        val scan = scans.scanOfKey((start, end), scanOf(_, _), 0)
+        val key = bytes(f"k${row % 20}%02d")
+        scans.changing(0, key)
+        backend.put(ordered.id, 0, key, bytes(s"$row"))
+        scan
+      }
+      assert(gets == 1000)
+      for (i <- Seq(0, 1, 500, 999)) {
+        val found = begun(i).map(entry => new String(entry.value).toInt).toSeq
+        val expected = (0 until 20).map(n => (i to 1 by -1).find(_ % 20 == n).getOrElse(0))
+        assert(found == expected, i)
+      }
+    }
+  }
+
   test("a dropped state is gone, and back after a rollback") {
     withBackend { backend =>
       backend.put(point.id, 0, bytes("a"), bytes("1"))

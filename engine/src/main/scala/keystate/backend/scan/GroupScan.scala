@@ -43,13 +43,20 @@ object GroupScan {
 
     private def sources: mutable.PriorityQueue[Source] = {
       if (opened == null) {
-        opened = mutable.PriorityQueue.empty[Source]((a: Source, b: Source) =>
+        val queue = mutable.PriorityQueue.empty[Source]((a: Source, b: Source) =>
           Arrays.compareUnsigned(b.head.key, a.head.key)
         )
-        groups.foreach { group =>
-          val source = new Source(open(group))
-          if (source.advance()) opened += source
+        try
+          groups.foreach { group =>
+            val source = new Source(open(group))
+            if (source.advance()) queue += source
+          }
+        catch {
+          case e: Throwable =>
+            queue.foreach(_.close())
+            throw e
         }
+        opened = queue
       }
       opened
     }

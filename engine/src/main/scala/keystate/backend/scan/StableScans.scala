@@ -1,6 +1,6 @@
 package keystate.backend.scan
 
-import java.lang.ref.WeakReference
+import java.lang.ref.{ReferenceQueue, WeakReference}
 import java.util.{Arrays, TreeMap}
 
 import scala.collection.mutable
@@ -16,9 +16,10 @@ import keystate.backend.{BytewiseOrder, Entry, EntryIterator}
   * behind, costs nothing. So a scan that removes what it is given reads no entry twice.
   *
   * Not all who begin a scan end it: a question whether there is any entry often does not. So a scan
-  * of one key's entries reads some at once, and is over when these are all. Of the others of one
-  * key only some keep the backend's scan; the rest begin another where they were if somebody asks
-  * again, and nothing is noted for those that nobody holds any more. One thread at a time.
+  * of one key's entries reads some at once, and is over when these are all. The others of one key
+  * share what is noted of their group, as long as somebody holds one of them. Only some keep the
+  * backend's scan; the rest begin another where they were if somebody asks again. One thread at a
+  * time.
   *
   * @param get
   *   the present value of an entry, null if there is none
@@ -28,7 +29,9 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
 
   // Those of more than one key.
   private val wide = mutable.ArrayBuffer.empty[Scan]
-  private val ofOneKey = new mutable.LongMap[mutable.ArrayBuffer[WeakReference[Scan]]]
+  // By group, what is noted for scans of one key. Only where there are such scans.
+  private val logs = new mutable.LongMap[Log]
+  private val unheld = new ReferenceQueue[Scan]
   // Those of one key that have a scan of the backend, the oldest first.
   private val running = mutable.ArrayDeque.empty[Scan]
   private var closed = false
@@ -40,20 +43,10 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
       wide(i).changing(group, key)
       i += 1
     }
-    if (ofOneKey.nonEmpty) {
-      val scans = ofOneKey.getOrNull(group.toLong)
-      if (scans != null) {
-        i = scans.length - 1
-        while (i >= 0) {
-          val scan = scans(i).get
-          if (scan != null && !scan.isOver) scan.changing(group, key)
-          else {
-            scans(i) = scans.last
-            scans.dropRightInPlace(1)
-          }
-          i -= 1
-        }
-      }
+    if (logs.nonEmpty) {
+      forgetUnheld()
+      val log = logs.getOrNull(group.toLong)
+      if (log != null) log.changing(key)
     }
   }
 
@@ -71,7 +64,7 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
       scanOf: (Int, Array[Byte]) => EntryIterator,
       of: (Int => EntryIterator) => EntryIterator
   ): EntryIterator = {
-    val begun = new Scan(bounds, scanOf, of, AllGroups)
+    val begun = new Scan(bounds, scanOf, of, isOfOneKey = false)
     wide += begun
     begun
   }
@@ -82,10 +75,10 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
       scanOf: (Int, Array[Byte]) => EntryIterator,
       group: Int
   ): EntryIterator = {
-    val begun = new Scan(bounds, scanOf, _(group), group)
+    forgetUnheld()
+    val begun = new Scan(bounds, scanOf, _(group), isOfOneKey = true)
     begun.readSome()
-    if (!begun.isOver)
-      ofOneKey.getOrElseUpdate(group.toLong, mutable.ArrayBuffer.empty) += new WeakReference(begun)
+    if (!begun.isOver) begun.noteIn(logs.getOrElseUpdate(group.toLong, new Log(group)))
     begun
   }
 
@@ -93,7 +86,16 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
   def close(): Unit = {
     closed = true
     (wide ++ running).foreach(_.close())
-    ofOneKey.clear()
+    logs.clear()
+  }
+
+  /** Of scans that were collected as garbage nothing needs to be noted. */
+  private def forgetUnheld(): Unit = {
+    var reference = unheld.poll()
+    while (reference != null) {
+      reference.asInstanceOf[Held].end()
+      reference = unheld.poll()
+    }
   }
 
   private def runs(scan: Scan): Unit = {
@@ -101,41 +103,113 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
     if (running.length > MostRunning) running.head.suspend()
   }
 
-  /** What an open scan has to know of one group. */
-  private final class GroupNotes {
+  /** Where a scan is in one group, and what is noted for it. */
+  private abstract class GroupNotes {
     // The key given last; null at first.
     var last: Array[Byte] = _
     var isOver = false
-    // The values, as the scan began, of entries that have changed since. Null if there was none.
-    private var before: TreeMap[Array[Byte], Array[Byte]] = _
 
-    def changing(group: Int, key: Array[Byte]): Unit = {
-      val isAhead = !isOver && (last == null || Arrays.compareUnsigned(key, last) > 0)
-      if (isAhead && (before == null || !before.containsKey(key))) {
-        if (before == null) before = new TreeMap(BytewiseOrder.comparator)
-        before.put(key, get(group, key)): Unit
-      }
-    }
-
-    /** The next of these entries. */
-    def next: java.util.Map.Entry[Array[Byte], Array[Byte]] =
-      if (before == null) null
-      else if (last == null) before.firstEntry
-      else before.higherEntry(last)
+    /** The next entry that has changed, as it was when the scan began; its value is null if there was
+      * none.
+      */
+    def next: Entry
 
     /** The smallest key after the one given last. */
     def rest: Array[Byte] = if (last == null) null else Arrays.copyOf(last, last.length + 1)
+  }
+
+  /** The notes of a scan of several groups. */
+  private final class OwnNotes extends GroupNotes {
+    private val before = new TreeMap[Array[Byte], Array[Byte]](BytewiseOrder.comparator)
+
+    def changing(group: Int, key: Array[Byte]): Unit = {
+      val isAhead = !isOver && (last == null || Arrays.compareUnsigned(key, last) > 0)
+      if (isAhead && !before.containsKey(key)) before.put(key, get(group, key)): Unit
+    }
+
+    override def next: Entry =
+      if (before.isEmpty) null
+      else {
+        val noted = if (last == null) before.firstEntry else before.higherEntry(last)
+        if (noted == null) null else new Entry(noted.getKey, noted.getValue)
+      }
+  }
+
+  /** What an entry was before it changed, when so many scans of the group had begun. */
+  private final class Note(val begun: Long, val before: Array[Byte], val older: Note)
+
+  /** What is noted of a group for its scans of one key: for each entry what it was before it changed,
+    * once for all scans that had begun by then.
+    */
+  private final class Log(group: Int) {
+    private var begun = 0L
+    private val notes = new TreeMap[Array[Byte], Note](BytewiseOrder.comparator)
+    // Else they would be garbage before their scans are.
+    private val held = mutable.HashSet.empty[Held]
+
+    def changing(key: Array[Byte]): Unit = {
+      val newest = notes.get(key)
+      if (newest == null || newest.begun < begun)
+        notes.put(key, new Note(begun, get(group, key), newest)): Unit
+    }
+
+    /** The first of the changed entries from a key on and before another, as it was for the scan of
+      * this number.
+      */
+    def first(from: Array[Byte], until: Array[Byte], number: Long): Entry = {
+      var found: Entry = null
+      var noted = notes.ceilingEntry(from)
+      while (
+        found == null && noted != null &&
+        (until == null || Arrays.compareUnsigned(noted.getKey, until) < 0)
+      ) {
+        var note = noted.getValue
+        if (note.begun < number) noted = notes.higherEntry(noted.getKey)
+        else {
+          while (note.older != null && note.older.begun >= number) note = note.older
+          found = new Entry(noted.getKey, note.before)
+        }
+      }
+      found
+    }
+
+    /** Takes notes for a scan from now on. */
+    def begin(scan: Scan): Held = {
+      begun += 1
+      val reference = new Held(scan, this, begun)
+      held += reference
+      reference
+    }
+
+    def end(reference: Held): Unit = {
+      held -= reference
+      if (held.isEmpty) logs -= group.toLong
+    }
+  }
+
+  /** That a scan has the number `number` in a log, as long as somebody holds the scan. */
+  private final class Held(scan: Scan, val log: Log, val number: Long)
+      extends WeakReference[Scan](scan, unheld) {
+    def end(): Unit = log.end(this)
+  }
+
+  /** The notes of a scan of one key, in a log once it has one. */
+  private final class SharedNotes(start: Array[Byte], end: Array[Byte]) extends GroupNotes {
+    var held: Held = _
+
+    override def next: Entry =
+      if (held == null) null
+      else held.log.first(if (last == null) start else rest, end, held.number)
   }
 
   private final class Scan(
       bounds: (Array[Byte], Array[Byte]),
       scanOf: (Int, Array[Byte]) => EntryIterator,
       of: (Int => EntryIterator) => EntryIterator,
-      group: Int
+      isOfOneKey: Boolean
   ) extends EntryIterator {
-    private val isOfOneKey = group != AllGroups
-    private val only = if (isOfOneKey) new GroupNotes else null
-    private val groups = if (isOfOneKey) null else new mutable.LongMap[GroupNotes]
+    private val shared = if (isOfOneKey) new SharedNotes(bounds._1, bounds._2) else null
+    private val own = if (isOfOneKey) null else new mutable.LongMap[OwnNotes]
     private var ahead = List.empty[Entry]
     // Null if it is suspended.
     private var entries: EntryIterator = _
@@ -173,6 +247,8 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
       hasMore: Unit
     }
 
+    def noteIn(log: Log): Unit = shared.held = log.begin(this)
+
     /** Gives up the backend's scan until somebody asks again. */
     def suspend(): Unit = {
       running -= this
@@ -184,7 +260,7 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
       val (start, end) = bounds
       val isInside = (start == null || Arrays.compareUnsigned(key, start) >= 0) &&
         (end == null || Arrays.compareUnsigned(key, end) < 0)
-      if (isInside) notesOf(group).changing(group, key)
+      if (isInside) own.getOrElseUpdate(group.toLong, new OwnNotes).changing(group, key)
     }
 
     private def hasMore: Boolean = !over && !closed && {
@@ -201,11 +277,15 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
     }
 
     private def notesOf(group: Int): GroupNotes =
-      if (isOfOneKey) only else groups.getOrElseUpdate(group.toLong, new GroupNotes)
+      if (isOfOneKey) shared else own.getOrElseUpdate(group.toLong, new OwnNotes)
 
     private def finish(): Unit = if (!over) {
       over = true
       if (!isOfOneKey) wide -= this
+      else if (shared.held != null) {
+        shared.held.clear()
+        shared.held.end()
+      }
       if (entries != null) {
         if (isOfOneKey) running -= this
         entries.close()
@@ -249,11 +329,11 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
           val order =
             if (noted == null) -1
             else if (head == null) 1
-            else Arrays.compareUnsigned(head.key, noted.getKey)
+            else Arrays.compareUnsigned(head.key, noted.key)
           if (order < 0) found = head
-          else if (noted.getValue != null) found = new Entry(noted.getKey, noted.getValue)
+          else if (noted.value != null) found = noted
           // There was none when the scan began. It is behind now.
-          else notes.last = noted.getKey
+          else notes.last = noted.key
           if (order <= 0) head = null
         }
       }
@@ -263,7 +343,6 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
 }
 
 private object StableScans {
-  private final val AllGroups = -1
 
   /** What a scan of one key's entries reads at once. */
   private final val FewEntries = 4

@@ -171,7 +171,9 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
   ): DataFrame = {
     val rows = DataType.fromJson(schema).asInstanceOf[StructType]
     val limits = AvailableNowLimits(availableNowRows, availableNowMillis)
-    StatefulSource(name, rows, new PythonSource(name, rows, reader), limits).toDF(session)
+    // Rows of a batch that an earlier release began may have nulls where this one declares none.
+    StatefulSource(name, rows.asNullable, new PythonSource(name, rows, reader), limits)
+      .toDF(session)
   }
 
   /** As `diff`, of operators that have other numbers in the two: in JSON a list of pairs. */

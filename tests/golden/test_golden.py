@@ -32,6 +32,25 @@ def skip_if_newer(archive: str) -> None:
         pytest.skip("Spark does not promise to go on from a checkpoint of a newer line")
 
 
+def settings_of(archive: str, other: bool) -> dict[str, str]:
+    """Those that an archive was made with, or with which it is to go on otherwise."""
+    backend, checkpoint_format = archive.removesuffix(".tar.gz").split("-")[:2]
+    if other:
+        backend = {"hashmap": "rocksdb", "rocksdb": "hashmap"}[backend]
+    return {
+        BACKEND: backend,
+        FORMAT: checkpoint_format[1:],
+        PARTITIONS: "3" if other else "2",
+    }
+
+
+def unpack(archive: Path, fed: Any) -> None:
+    """Puts an archive's checkpoint where a stream's is."""
+    with tarfile.open(archive) as tar:
+        tar.extractall(fed.checkpoint.parent, filter="data")
+    move(fed.checkpoint, "CHECKPOINT", f"file:{fed.checkpoint}")
+
+
 @pytest.fixture(scope="module")
 def expected() -> list[Any]:
     """What the last batch of one uninterrupted run emits, filled by the first test."""
@@ -48,10 +67,7 @@ def test_a_checkpoint_of_an_earlier_build_goes_on(
     other: bool,
 ) -> None:
     skip_if_newer(archive)
-    backend, checkpoint_format = archive.removesuffix(".tar.gz").split("-")[:2]
-    if other:
-        backend = {"hashmap": "rocksdb", "rocksdb": "hashmap"}[backend]
-    settings(**{BACKEND: backend, FORMAT: checkpoint_format[1:], PARTITIONS: "3" if other else "2"})
+    settings(**settings_of(archive, other))
     *first, last = batches()
     if not expected:
         whole = stream(INPUT)
@@ -61,9 +77,7 @@ def test_a_checkpoint_of_an_earlier_build_goes_on(
         expected += sorted(map(tuple, whole.run(build)))
         assert len(expected) > len(last)
     fed = stream(INPUT)
-    with tarfile.open(HERE / archive) as tar:
-        tar.extractall(fed.checkpoint.parent, filter="data")
-    move(fed.checkpoint, "CHECKPOINT", f"file:{fed.checkpoint}")
+    unpack(HERE / archive, fed)
     fed.feed(last)
     assert sorted(map(tuple, fed.run(build))) == expected
 
@@ -104,22 +118,9 @@ def test_operators_of_spark_go_on(
     other: bool,
 ) -> None:
     skip_if_newer(archive)
-    backend, checkpoint_format = archive.removesuffix(".tar.gz").split("-")[:2]
-    if other:
-        backend = {"hashmap": "rocksdb", "rocksdb": "hashmap"}[backend]
-    partitions = "3" if other else "2"
-    settings(
-        **{
-            BACKEND: backend,
-            FORMAT: checkpoint_format[1:],
-            PARTITIONS: partitions,
-            NO_DATA: "false",
-        }
-    )
+    settings(**settings_of(archive, other), **{NO_DATA: "false"})
     fed = stream(spark_queries.SCHEMA)
-    with tarfile.open(HERE / "operators" / archive) as tar:
-        tar.extractall(fed.checkpoint.parent, filter="data")
-    move(fed.checkpoint, "CHECKPOINT", f"file:{fed.checkpoint}")
+    unpack(HERE / "operators" / archive, fed)
     move_source(fed.checkpoint, "INPUT", source_of(fed.checkpoint))
     emitted = [tuple(row) for row in json.loads((fed.checkpoint.parent / EMITTED).read_text())]
     before, rest = spark_queries.batches()[:KEPT], spark_queries.batches()[KEPT:]

@@ -141,6 +141,17 @@ def test_pending_batch_has_the_same_rows(spark: Any, run: Run) -> None:
     assert run.batches[1] == seen[1] == list(range(20, 40))
 
 
+def begin_and_fail(df: DataFrame, run: Run) -> None:
+    """Leaves the first micro-batch pending."""
+
+    def fail(batch: DataFrame, number: int) -> None:
+        raise RuntimeError("sink failed")
+
+    with pytest.raises(StreamingQueryException, match="sink failed"):
+        query = df.writeStream.foreachBatch(fail).option("checkpointLocation", str(run.checkpoint))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+
 class Readings(Numbers):
     """Its rows name their columns."""
 
@@ -153,14 +164,7 @@ class Readings(Numbers):
 
 def test_pending_batch_of_a_release_with_other_columns(spark: Any, run: Run) -> None:
     """It is read by the columns' names, or not at all."""
-
-    def fail(batch: DataFrame, number: int) -> None:
-        raise RuntimeError("sink failed")
-
-    old = keystate.source(spark, Readings(3), "at long, n long")
-    with pytest.raises(StreamingQueryException, match="sink failed"):
-        query = old.writeStream.foreachBatch(fail).option("checkpointLocation", str(run.checkpoint))
-        query.trigger(availableNow=True).start().awaitTermination()
+    begin_and_fail(keystate.source(spark, Readings(3), "at long, n long"), run)
     other = keystate.source(spark, Readings(3), "n long, at int")
     with pytest.raises(StreamingQueryException) as error:
         run.to_end(other)
@@ -183,13 +187,7 @@ class Gaps(Numbers):
 
 
 def test_pending_batch_has_nulls_where_a_new_release_has_none(run: Run, spark: Any) -> None:
-    def fail(batch: DataFrame, number: int) -> None:
-        raise RuntimeError("sink failed")
-
-    old = keystate.source(spark, Gaps(4), "n long")
-    with pytest.raises(StreamingQueryException, match="sink failed"):
-        query = old.writeStream.foreachBatch(fail).option("checkpointLocation", str(run.checkpoint))
-        query.trigger(availableNow=True).start().awaitTermination()
+    begin_and_fail(keystate.source(spark, Gaps(4), "n long"), run)
     rows = run.to_end(keystate.source(spark, Gaps(4), "n long not null"))
     assert rows == [None, 1, None, 3]
 

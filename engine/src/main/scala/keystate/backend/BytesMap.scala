@@ -31,7 +31,15 @@ private[keystate] final class BytesMap[V <: AnyRef] {
     if (slot < 0) null.asInstanceOf[V] else valueAt(slot)
   }
 
+  /** The value of the key that is the whole array; null when there is none. */
+  def get(key: Array[Byte]): V = get(key, key.length, hash(key, key.length))
+
   /** Sets the value of the key, which is the whole array; returns the value before, or null. */
+  def put(key: Array[Byte], value: V): V = put(key, hash(key, key.length), value)
+
+  /** Sets the value of the key, which is the whole array with this hash; returns the value before, or
+    * null.
+    */
   def put(key: Array[Byte], hash: Int, value: V): V = {
     val slot = find(key, key.length, hash)
     if (slot >= 0) {
@@ -50,6 +58,9 @@ private[keystate] final class BytesMap[V <: AnyRef] {
     if (slot < 0) insert(~slot, key, hash, value)
     slot < 0
   }
+
+  /** Removes the key that is the whole array; returns the value it had, or null. */
+  def remove(key: Array[Byte]): V = remove(key, key.length, hash(key, key.length))
 
   /** Removes the key; returns the value it had, or null. */
   def remove(key: Array[Byte], length: Int, hash: Int): V = {

@@ -129,13 +129,13 @@ private[heap] final class OrderedTable extends SortedTable {
     else {
       if (least == null || isBefore(key, least)) least = key
       if (greatest == null || isBefore(greatest, key)) greatest = key
-      fresh.put(key, BytesMap.hash(key, key.length), value)
+      fresh.put(key, value)
     }
   }
 
   override protected def unset(key: Array[Byte]): Array[Byte] = {
     val old =
-      if (fresh.size == 0) null else fresh.remove(key, key.length, BytesMap.hash(key, key.length))
+      if (fresh.size == 0) null else fresh.remove(key)
     if (old != null || entries.isEmpty) old else entries.remove(key)
   }
 
@@ -148,7 +148,7 @@ private[heap] final class OrderedTable extends SortedTable {
   override protected def entryOverhead: Int = 80
 
   private def freshValue(key: Array[Byte]): Array[Byte] =
-    if (fresh.size == 0) null else fresh.get(key, key.length, BytesMap.hash(key, key.length))
+    if (fresh.size == 0) null else fresh.get(key)
 
   private def isBefore(key: Array[Byte], other: Array[Byte]): Boolean =
     other != null && Arrays.compareUnsigned(key, other) < 0

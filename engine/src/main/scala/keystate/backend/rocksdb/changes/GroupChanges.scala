@@ -67,13 +67,13 @@ private[rocksdb] final class HashedChanges extends GroupChanges {
   private val changes = new BytesMap[PendingChange]
 
   override def get(key: Array[Byte]): PendingChange =
-    changes.get(key, key.length, BytesMap.hash(key, key.length))
+    changes.get(key)
 
   override def put(key: Array[Byte], change: PendingChange): Unit =
-    changes.put(key, BytesMap.hash(key, key.length), change): Unit
+    changes.put(key, change): Unit
 
   override def remove(key: Array[Byte]): Unit =
-    changes.remove(key, key.length, BytesMap.hash(key, key.length)): Unit
+    changes.remove(key): Unit
 
   override def foreachNew(f: Array[Byte] => Unit): Unit =
     changes.foreach((key, change) => if (PendingChange.isNew(change)) f(key))

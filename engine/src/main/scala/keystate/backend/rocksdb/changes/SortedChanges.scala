@@ -20,16 +20,16 @@ private[rocksdb] final class SortedChanges extends GroupChanges {
   private var askedForAll = false
 
   override def get(key: Array[Byte]): PendingChange =
-    if (sorted == null) hashed.get(key, key.length, BytesMap.hash(key, key.length))
+    if (sorted == null) hashed.get(key)
     else sorted.get(key)
 
   override def put(key: Array[Byte], change: PendingChange): Unit =
     if (sorted != null) sorted.put(key, change): Unit
-    else if (hashed.put(key, BytesMap.hash(key, key.length), change) == null)
+    else if (hashed.put(key, change) == null)
       beginnings.foreach(_.add(key))
 
   override def remove(key: Array[Byte]): Unit =
-    if (sorted == null) hashed.remove(key, key.length, BytesMap.hash(key, key.length)): Unit
+    if (sorted == null) hashed.remove(key): Unit
     else sorted.remove(key): Unit
 
   override def foreachNew(f: Array[Byte] => Unit): Unit = {

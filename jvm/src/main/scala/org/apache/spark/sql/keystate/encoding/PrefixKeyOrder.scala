@@ -3,8 +3,7 @@ package org.apache.spark.sql.keystate.encoding
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types._
-
-import keystate.backend.StateFamily
+import org.apache.spark.unsafe.Platform
 
 /** Makes the keys of Spark's prefix encoding go in the order by which Spark sorts rows, so that
   * rows sorted by their keys find what is stored side by side. Part of the file format:
@@ -88,13 +87,8 @@ private[keystate] object PrefixKeyOrder {
     }
 
     private def reverse(key: Array[Byte], at: Int): Unit = {
-      var i = 0
-      while (i < WordBytes / 2) {
-        val byte = key(at + i)
-        key(at + i) = key(at + WordBytes - 1 - i)
-        key(at + WordBytes - 1 - i) = byte
-        i += 1
-      }
+      val offset = Platform.BYTE_ARRAY_OFFSET + at.toLong
+      Platform.putLong(key, offset, java.lang.Long.reverseBytes(Platform.getLong(key, offset)))
     }
 
     private def flip(key: Array[Byte], at: Int, sign: Int): Unit =
@@ -120,41 +114,6 @@ private[keystate] object PrefixKeyOrder {
     }
 
     private def prefixEnd(key: Array[Byte]): Int =
-      4 + ((key(0) & 0xff) | (key(1) & 0xff) << 8 | (key(2) & 0xff) << 16 | key(3) << 24)
-  }
-}
-
-/** How the keys of one of Spark's families are stored: as Spark's encoder makes them, or in the order
-  * of their prefixes.
-  *
-  * @param order
-  *   that of a new family
-  * @param stored
-  *   the family's properties
-  */
-private[keystate] final class SparkKeys(
-    encoder: RocksDBKeyStateEncoder,
-    order: Option[PrefixKeyOrder],
-    stored: Map[String, String]
-) {
-  private val own = order.filter(_ => stored.contains(StateFamily.Sorted))
-  require(
-    own.nonEmpty || !stored.contains(StateFamily.Sorted),
-    "the family's keys are stored in an order that keys of this schema and encoding do not have"
-  )
-
-  def supportPrefixKeyScan: Boolean = encoder.supportPrefixKeyScan
-
-  def encodeKey(key: UnsafeRow): Array[Byte] = sorted(encoder.encodeKey(key))
-
-  def encodePrefixKey(prefix: UnsafeRow): Array[Byte] = sorted(encoder.encodePrefixKey(prefix))
-
-  def decodeKey(key: Array[Byte]): UnsafeRow =
-    encoder.decodeKey(if (own.isEmpty) key else own.get.unsorted(key))
-
-  // The encoder makes a new array for each key.
-  private def sorted(key: Array[Byte]): Array[Byte] = {
-    if (own.nonEmpty) own.get.sort(key)
-    key
+      4 + Platform.getInt(key, Platform.BYTE_ARRAY_OFFSET.toLong)
   }
 }

@@ -156,7 +156,8 @@ test: install
 	  case "$$failed" in *jvm_archive*) tail -n 20 $(LOGS)/archive.log;; esac; \
 	  sed -nE 's/.*succeeded ([0-9]+), failed ([0-9]+), .*ignored ([0-9]+),.*/scalatest: \1 passed, \2 failed, \3 skipped/p' \
 	    $(LOGS)/scalatest.log; \
-	  grep -E '^(FAILED|ERROR) ' $(LOGS)/pytest.log; tail -n 1 $(LOGS)/pytest.log; \
+	  grep -A 20 'A JVM did not start' $(LOGS)/pytest.log | head -n 60; \
+	  grep -E '^(FAILED|ERROR) ' $(LOGS)/pytest.log | cut -c -300 | head -n 60; tail -n 1 $(LOGS)/pytest.log; \
 	  [ -z "$$failed" ] || echo "Ended with an error:$$failed"; } | tee $(LOGS)/closing.log; \
 	[ -z "$$failed" ]
 

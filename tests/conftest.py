@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from keystate._codec import struct_codec
 from py4j.java_gateway import JavaClass, JavaPackage, JVMView
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import types as T
 
@@ -113,7 +115,9 @@ keep_names(JavaPackage)
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[SparkSession]:
     """A local session with two cores; a task is tried twice.
 
     Its time zone is not that of the processes: what mixes them up is found. Tests of types can be
@@ -137,10 +141,26 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         builder = builder.config(key, value)
     builder = builder.config(*jvm_archive.DAEMON)
     builder = builder.config(map=jvm_archive.CODEGEN)
-    session = keystate.configure(builder).getOrCreate()
+    session = started(keystate.configure(builder), pytestconfig)
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+def started(builder: SparkSession.Builder, config: pytest.Config) -> SparkSession:
+    """A JVM that ends before it has run anything is started again, and a warning has its words.
+
+    A third of all tests would fail by it.
+    """
+    try:
+        return builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        capture: Any = config.pluginmanager.getplugin("capturemanager")
+        said = "".join(capture.read_global_capture())
+        warnings.warn(f"A JVM did not start. It said: {said}", stacklevel=1)
+        return builder.getOrCreate()
 
 
 @pytest.fixture(autouse=True)

@@ -20,6 +20,22 @@ Numbers = np.ndarray[Any, np.dtype[Any]]
 _LARGEST = 2**63 - 1
 
 
+def stable_order(numbers: Numbers) -> Numbers:
+    """The places of integers that are not negative, from the least on; equal ones as they come.
+
+    Each is sorted with its place in its lower bits, where both fit: NumPy sorts numbers several
+    times as fast as their places.
+    """
+    count = len(numbers)
+    bits = count.bit_length()
+    if count == 0 or int(numbers.max()) >> (63 - bits):
+        return np.argsort(numbers, kind="stable")
+    packed: Numbers = (numbers.astype(np.int64) << bits) | np.arange(count)
+    packed.sort()
+    packed &= (1 << bits) - 1
+    return packed
+
+
 class Groups:
     """Which values belong together.
 
@@ -32,6 +48,16 @@ class Groups:
     def __init__(self, order: Numbers, starts: Numbers) -> None:
         self.order = order
         self.starts = starts
+        #: Whether each value is a group of its own, in the order in which they come.
+        self.are_alone = False
+
+    @classmethod
+    def alone(cls, count: int) -> Groups:
+        """Each of so many values a group of its own."""
+        each = np.arange(count)
+        groups = cls(each, each)
+        groups.are_alone = True
+        return groups
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -58,10 +84,14 @@ class Groups:
 
     def any(self, flags: Numbers) -> Numbers:
         """Whether a flag is set in each group."""
+        if len(self) and (flags.all() or not flags.any()):
+            return np.full(len(self), bool(flags[0]))
         return self._reduced(np.logical_or, flags)
 
     def end(self, values: pa.Array, last: bool, ignore_nulls: bool) -> pa.Array:
         """The first or last value of each group; with `ignore_nulls` null only if all are."""
+        if self.are_alone:
+            return values
         size = len(self.order)
         if not (ignore_nulls and values.null_count):
             places = self.starts + self.sizes - 1 if last else self.starts
@@ -82,6 +112,8 @@ class Groups:
         Raises:
             StateTypeError: a sum does not fit.
         """
+        if self.are_alone:
+            return values
         if pa.types.is_decimal(values.type):
             return self._decimal_sums(values, what)
         numbers = pc.fill_null(values, 0).to_numpy(zero_copy_only=False)
@@ -112,6 +144,8 @@ class Groups:
 
     def most(self, values: pa.Array, greatest: bool) -> pa.Array:
         """The least or greatest value of each group that is not null; null if there is none."""
+        if self.are_alone:
+            return values
         numbers = as_numbers(values)
         if numbers is None:
             order, ids = _sorted(values, self.order, self._ids, greatest)
@@ -141,9 +175,7 @@ class Groups:
     def least(self, of_lists: pa.Array, limits: Numbers) -> pa.Array:
         """The least different longs in each group's lists, in order, so many of each group."""
         values, ids = self._elements(of_lists)
-        numbers = values.to_numpy()
-        order = np.lexsort((numbers, ids))
-        numbers, ids = numbers[order], ids[order]
+        numbers, ids = _sorted_numbers(values.to_numpy(), ids)
         if len(ids):
             new = np.append(True, (numbers[1:] != numbers[:-1]) | (ids[1:] != ids[:-1]))
             numbers, ids = numbers[new], ids[new]
@@ -152,9 +184,11 @@ class Groups:
 
     def _elements(self, of_lists: pa.Array) -> tuple[pa.Array, Numbers]:
         """The elements of lists, group by group, and the group of each."""
-        ordered = of_lists.take(pa.array(self.order))
-        lengths = np.asarray(pc.fill_null(pc.list_value_length(ordered), 0))
-        return ordered.flatten(), np.repeat(self._ids, lengths)
+        lengths = pc.fill_null(pc.list_value_length(of_lists), 0).to_numpy()
+        if np.all(lengths == 1):  # as those of rows are
+            return of_lists.flatten().take(pa.array(self.order)), self._ids
+        elements = of_lists.take(pa.array(self.order)).flatten()
+        return elements, np.repeat(self._ids, lengths[self.order])
 
     def _firsts(self, ids: Numbers, most: Any) -> tuple[Numbers, Numbers]:
         """Which elements are among the first of their group; and how many these are of each.
@@ -185,6 +219,15 @@ def lists(lengths: Numbers, values: pa.Array, kind: pa.ListType) -> pa.Array:
     """Lists of a type that have these values one after the other, so many each."""
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=kind)
+
+
+def _sorted_numbers(numbers: Numbers, ids: Numbers) -> tuple[Numbers, Numbers]:
+    """Numbers sorted by group and then by value; and their groups, which are sorted.
+
+    It takes a third of the time of NumPy's lexsort.
+    """
+    order = np.argsort(numbers)
+    return numbers[order[stable_order(ids[order])]], ids
 
 
 def _sorted(

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from keystate._codec import offsets
-from keystate._worker.aggregates.groups import Groups, Numbers
+from keystate._worker.aggregates.groups import Groups, Numbers, stable_order
 
 
 def key_numbers(columns: Sequence[pa.Array]) -> Numbers:
@@ -31,7 +31,7 @@ def key_numbers(columns: Sequence[pa.Array]) -> Numbers:
 
 def groups_of(numbers: Numbers) -> Groups:
     """The rows of each key, by their numbers."""
-    order = np.argsort(numbers, kind="stable")
+    order = stable_order(numbers)
     keys = np.arange(numbers.max(initial=-1) + 1)
     return Groups(order, np.searchsorted(numbers[order], keys))
 

@@ -11,7 +11,7 @@ from keystate._worker.aggregates.accumulators import (
     filtered,
     taken,
 )
-from keystate._worker.aggregates.groups import Groups, Numbers
+from keystate._worker.aggregates.groups import Groups, Numbers, stable_order
 
 
 class Entries:
@@ -52,12 +52,19 @@ class Entries:
         return len(self.slots)
 
     def select(self, mask: Numbers) -> Entries:
-        """Those of them where `mask` is true."""
+        """Those of them where `mask` is true. If it is everywhere, they share memory with these."""
+        if mask.all():
+            return self._like(self._columns(), self.parts)
         return self._like([c[mask] for c in self._columns()], filtered(self.parts, mask))
 
     def take(self, places: Numbers) -> Entries:
         """Those of them at these places, in this order."""
         return self._like([c[places] for c in self._columns()], taken(self.parts, places))
+
+    def slice(self, start: int, stop: int) -> Entries:
+        """Those from one place up to another. They share memory with these."""
+        parts = [part[start:stop] for part in self.parts]
+        return self._like([c[start:stop] for c in self._columns()], parts)
 
     def windows(self) -> Entries:
         """Their keys and windows alone."""
@@ -77,7 +84,8 @@ class Entries:
 
     @staticmethod
     def concat(chunks: list[Entries]) -> Entries:
-        """All of these, in their order."""
+        """All of these, in their order; the only ones that are not empty are themselves."""
+        chunks = [chunk for chunk in chunks if len(chunk)] or chunks[:1]
         if len(chunks) == 1:
             return chunks[0]
         columns = [np.concatenate(each) for each in zip(*(c._columns() for c in chunks))]
@@ -86,6 +94,8 @@ class Entries:
     def merged(self, aggregation: Accumulation) -> Entries:
         """One for each key and window, sorted by slot, and then as the JVM has them."""
         groups = self.groups()
+        if groups.are_alone:
+            return self._like(self._columns(), aggregation.merge(groups, self.parts))
         columns = [
             *(groups.heads(column) for column in self._columns()[:4]),
             groups.any(self.changed),
@@ -122,14 +132,16 @@ class Entries:
     def groups(self) -> Groups:
         """Those of a key and window together, sorted by slot, and then as the JVM has them."""
         if len(self) == 0:
-            return Groups(np.arange(0), np.arange(0))
+            return Groups.alone(0)
         size = self.ends - self.starts
         first = int(self.ends.min())
         span = int(self.ends.max()) - first + 1
-        is_plain = np.all(size == size[0]) and np.all(self.opens == self.opens[0])
-        if is_plain and span * (int(self.slots.max()) + 1) < 2**63:
-            code = self.slots * span + (self.ends - first)
-            order = np.argsort(code, kind="stable")
+        opens = int(self.opens.max()) + 1
+        if np.all(size == size[0]) and span * opens * (int(self.slots.max()) + 1) < 2**63:
+            code = (self.slots * opens + self.opens) * span + (self.ends - first)
+            if np.all(np.diff(code) > 0):  # as what the JVM sends is
+                return Groups.alone(len(self))
+            order = stable_order(code)
             differs = np.diff(code[order]) != 0
         else:
             order, differs = sorted_by(self.slots, self.opens, self.ends, self.starts)

@@ -19,7 +19,7 @@ from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.worker_state import WorkerState
 
 #: So many entries are merged at a time, or as many as there are merged ones.
-_MERGED_AT_ONCE = 50_000
+_MERGED_AT_ONCE = 200_000
 
 _NONE: Numbers = np.empty(0, np.int64)
 
@@ -88,11 +88,11 @@ class ColumnState(WorkerState):
     def _take_changed(self, start: int, stop: int) -> Entries:
         """Those of these slots that the JVM does not have, which it is to get then."""
         low, high = self._between(start, stop)
-        changed = self._merged.changed.copy()
-        changed[:low] = changed[high:] = False
-        self._merged.changed[low:high] = False
-        self._merged.stored[low:high] = True
-        return self._merged.select(changed)
+        mine = self._merged.slice(low, high)
+        put = mine.select(mine.changed)
+        mine.changed[:] = False
+        mine.stored[:] = True
+        return put
 
     # -- between JVM and worker -----------------------------------------------------------------
 

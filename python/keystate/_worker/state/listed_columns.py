@@ -13,7 +13,7 @@ import pyarrow as pa
 from keystate._protocol import Bound
 from keystate._spec import StateSpec
 from keystate._worker.aggregates.accumulators import Parts
-from keystate._worker.aggregates.groups import Groups, Numbers
+from keystate._worker.aggregates.groups import Groups, Numbers, stable_order
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.row_numbers import RowNumbers
 from keystate._worker.state.window_columns import WindowColumns
@@ -111,7 +111,7 @@ class ListedColumns(WindowColumns):
         return not any(len(keys) for (keys, _), _, _ in pages)
 
     def _together(self, entries: Entries) -> Entries:
-        return entries.take(np.argsort(entries.slots, kind="stable"))
+        return entries.take(stable_order(entries.slots))
 
     # -- a map that stays with the JVM ----------------------------------------------------------
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from keystate._protocol import Bound, Part, state_column
 from keystate._spec import StateSpec
 from keystate._worker.aggregates.accumulators import Accumulation
-from keystate._worker.aggregates.groups import Numbers
+from keystate._worker.aggregates.groups import Numbers, stable_order
 from keystate._worker.messages.columns import Columns, list_column
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.column_state import ColumnState
@@ -156,11 +156,13 @@ class MapColumns(ColumnState):
             return self._none.slots, self._no_keys()
         slots = np.concatenate([each for each, _ in self._removed])
         keys = pa.concat_arrays([each for _, each in self._removed])
-        here = (slots >= start) & (slots < stop)
-        self._removed = [(slots[~here], keys.filter(pa.array(~here)))] if not here.all() else []
-        (places,) = np.nonzero(here)
-        places = places[np.argsort(slots[places], kind="stable")]
-        return slots[places], keys.take(pa.array(places))
+        if np.any(np.diff(slots) < 0):
+            order = stable_order(slots)
+            slots, keys = slots[order], keys.take(pa.array(order))
+        low, high = np.searchsorted(slots, [start, stop])
+        others = [(slots[:low], keys[:low]), (slots[high:], keys[high:])]
+        self._removed = [each for each in others if len(each[0])]
+        return slots[low:high], keys[low:high]
 
     def _change_types(self) -> dict[str, pa.DataType]:
         keys = pa.list_(self._key_type)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from keystate._protocol import Part, state_column
 from keystate._spec import StateSpec
-from keystate._worker.aggregates.groups import Numbers
+from keystate._worker.aggregates.groups import Numbers, stable_order
 from keystate._worker.messages.columns import Columns, list_column
 from keystate._worker.state.worker_state import WorkerState
 
@@ -27,7 +27,7 @@ class RowNumbers(WorkerState):
 
     def take(self, slots: Numbers) -> Numbers:
         """The numbers of rows of these keys, of which a key can have several."""
-        order = np.argsort(slots, kind="stable")
+        order = stable_order(slots)
         mine, starts, sizes = np.unique(slots[order], return_index=True, return_counts=True)
         numbers = np.empty(len(slots), np.int64)
         ranks = np.arange(len(slots)) - np.repeat(starts, sizes)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from keystate._worker.aggregates.accumulators import Parts
-from keystate._worker.aggregates.groups import Groups, Numbers
+from keystate._worker.aggregates.groups import Groups, Numbers, stable_order
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.window_columns import WindowColumns
 
@@ -74,7 +74,7 @@ class SessionColumns(WindowColumns):
 
     def _set_merged(self, *chunks: Entries) -> None:
         together = Entries.concat(list(chunks))
-        self._merged = together.take(np.argsort(together.slots, kind="stable"))
+        self._merged = together.take(stable_order(together.slots))
 
     def add_late_sessions(
         self, slots: Numbers, ends: Numbers, starts: Numbers, parts: Parts, gone: int
@@ -230,7 +230,7 @@ def _grouped(slots: Numbers, starts: Numbers, ends: Numbers) -> tuple[Numbers, N
     span = int(ends.max()) - first + 1
     if span * (int(slots.max()) + 1) < _LAST:
         code = slots * span + (starts - first)
-        order = np.argsort(code, kind="stable")
+        order = stable_order(code)
         # Ends of a later slot are greater than all of those before it.
         reach = np.maximum.accumulate(slots[order] * span + (ends[order] - first))
         begins = code[order][1:] > reach[:-1]

@@ -130,11 +130,11 @@ class WindowColumns(MapColumns):
         A window that the watermark has passed already may fire by a late row in the next
         micro-batch, which takes its timer away. So the first one after it has a timer too.
         """
-        low, high = self._between(start, stop)
-        slots, timed = self._merged.slots[low:high], self._merged.timed[low:high]
+        mine = self._merged.slice(*self._between(start, stop))
+        slots, timed = mine.slots, mine.timed
         if timed.all():
             return slots[:0], slots[:0]
-        times = self._timer_times(self._merged)[low:high]
+        times = self._timer_times(mine)
         (begins,) = np.nonzero(np.diff(slots, prepend=-1))
         wanted = ~np.logical_and.reduceat(timed, begins)
         timed[:] = True

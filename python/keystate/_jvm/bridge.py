@@ -132,6 +132,23 @@ def without_repeats(rows: DataFrame, columns: Sequence[int]) -> DataFrame:
     return jvm.frame(rows.sparkSession, "withoutRepeats", rows, json.dumps(list(columns)))
 
 
+def distinct_hashes(rows: DataFrame, group_columns: int, wanted: Sequence[int]) -> DataFrame:
+    """Makes the rows of a group fewer before a shuffle, with the least hashes of their values.
+
+    Args:
+        rows: the rows.
+        group_columns: how many of the first columns tell the group; the others are values.
+        wanted: for each of these how many hashes.
+
+    Returns:
+        The group's columns, how many rows it has, and for each value its hashes as bytes, eight
+        each, the lowest first. These columns are named ``_0`` and so on.
+    """
+    jvm = _jvm(rows.sparkSession)
+    told = json.dumps(list(wanted))
+    return jvm.frame(rows.sparkSession, "distinctHashes", rows, group_columns, told)
+
+
 def partial_aggregate(
     rows: DataFrame, group_columns: int, functions: Sequence[tuple[str, int]]
 ) -> DataFrame:

@@ -38,7 +38,7 @@ from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream
 from keystate.streams.connected import ConnectedStreams
 from keystate.streams.partial_aggregates import (
     are_changed_by_repeats,
-    begins_in_spark,
+    can_begin,
     partial_aggregates,
     without_repeats,
 )
@@ -374,11 +374,11 @@ class KeyedStream(RowStream[ROW]):
                 and are put together after it. What is emitted stays the same, but for the order in
                 which floats are summed. ``None``: where Spark's hash aggregate does it, which is
                 for count, sum and mean of numbers, min and max of numbers, dates, times and
-                booleans, and keys that are columns of plain types; and of
-                ``approx_count_distinct``, alone or with min and max, rows are left out that repeat
-                one before. ``True``: also of other aggregates and keys, where it is done in Python
-                for each batch of Arrow, and it is an error if it can't be. The state is the same,
-                so a query may change this at a restart.
+                booleans, and keys that are columns of plain types; where there is nothing but
+                ``approx_count_distinct`` of such types; and of it with min and max, or of other
+                types, rows are left out that repeat one before. ``True``: also of other aggregates
+                and keys, where it is done in Python for each batch of Arrow, and it is an error if
+                it can't be. The state is the same, so a query may change this at a restart.
 
         Raises:
             DeclarationError: there is no such column, an aggregate does not take its type, or
@@ -415,7 +415,7 @@ class KeyedStream(RowStream[ROW]):
     ) -> KeyedStream[Any] | None:
         """The stream of accumulators that Spark begins before the shuffle; ``None`` if it can't."""
         rows, keys = self._input, self._plain_keys()
-        if keys is None or not begins_in_spark(aggregates, rows.key_type):
+        if keys is None or not can_begin(aggregates, rows.key_type):
             return None
         return self._of(partial_aggregates(aggregates, rows, keys, panes))
 

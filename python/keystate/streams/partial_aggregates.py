@@ -1,4 +1,7 @@
-"""Aggregates of columns that Spark begins before the shuffle, by its own hash aggregate.
+"""Aggregates of columns that are begun before the shuffle.
+
+Spark's own hash aggregate does it; or if all of them are numbers of different values, it is done by
+the least hashes of these.
 
 The rows of a key, and of a time span that all windows have whole, become one in each task. What
 comes of them is the same, but for the order in which floats are summed.
@@ -9,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -55,10 +58,21 @@ _KEYS = (
 )
 
 
-def begins_in_spark(aggregates: Sequence[ColumnAggregate], keys: T.StructType) -> bool:
-    """Whether Spark can begin all of these, for keys of these types."""
-    return all(isinstance(key.dataType, _KEYS) for key in keys) and all(
-        isinstance(each.value_type, _TAKEN.get(each.declared.kind, ())) for each in aggregates
+def can_begin(aggregates: Sequence[ColumnAggregate], keys: T.StructType) -> bool:
+    """Whether all of these can be begun, for keys of these types."""
+    return all(isinstance(key.dataType, _KEYS) for key in keys) and (
+        _are_hashed(aggregates)
+        or all(
+            isinstance(each.value_type, _TAKEN.get(each.declared.kind, ())) for each in aggregates
+        )
+    )
+
+
+def _are_hashed(aggregates: Sequence[ColumnAggregate]) -> bool:
+    """Whether all are numbers of different values whose hashes are told in the JVM too."""
+    return all(
+        each.declared.kind == "approx_count_distinct" and isinstance(each.value_type, _ORDERED)
+        for each in aggregates
     )
 
 
@@ -97,16 +111,37 @@ def partial_aggregates(
     the number of rows; and a column for each accumulator.
 
     Args:
-        aggregates: what they are, such as :func:`begins_in_spark` knows.
+        aggregates: what they are, such as :func:`can_begin` knows.
         rows: the stream.
         keys: its key columns, by their names.
         panes: what rows are apart by besides.
     """
-    df, fields = rows.df, rows.row_type.fields
+    df = rows.df
     groups = [df[quoted(key)] for key in keys]
-    if panes is not None and panes.column is not None:
-        time = fields[panes.column]
+    time = None if panes is None or panes.column is None else rows.row_type.fields[panes.column]
+    if panes is not None and time is not None:
         groups.append(_begin(df[quoted(time.name)], time.dataType, panes))
+    begin = _by_hashes if _are_hashed(aggregates) else _by_functions
+    begun, made = begin(aggregates, rows, groups, counted=panes is not None)
+    names = [_ROWS] if panes is not None else []
+    names += [f"_aggregate{i}" for i in range(len(aggregates))]
+    made = [column.alias(free_name(name, keys)) for column, name in zip(made, names)]
+    read = [F.col(f"in{i}") for i in range(len(groups))]
+    kept = [
+        column.alias(key, metadata=unmarked(rows.row_type[key])) for key, column in zip(keys, read)
+    ]
+    if time is not None:
+        kept.append(read[-1].alias(free_name(_TIME, keys), metadata=time.metadata))
+    made_of = begun.select(*kept, *made)
+    return dataclasses.replace(
+        rows, shape=None, df=made_of, keys=[made_of[quoted(key)] for key in keys]
+    )
+
+
+def _by_functions(
+    aggregates: Sequence[ColumnAggregate], rows: Input, groups: list[Column], counted: bool
+) -> tuple[DataFrame, list[Column]]:
+    """Groups of rows, and columns: the number of a group's rows if wanted, and accumulators."""
     inputs: list[Column] = []
     functions: list[tuple[str, int]] = []
 
@@ -117,30 +152,38 @@ def partial_aggregates(
             inputs.append(of)
         return F.col(f"_{len(functions) - 1}")
 
-    accumulators = [] if panes is None else [made("count").alias(free_name(_ROWS, keys))]
-    for i, each in enumerate(aggregates):
-        column = None if each.column is None else df[quoted(fields[each.column].name)]
+    columns = [made("count")] if counted else []
+    for each in aggregates:
+        column = None if each.column is None else _column(each.column, rows)
         kind = each.declared.kind
         if kind == "avg" and column is not None:
             total = F.coalesce(made("sum", column.cast("double")), F.lit(0.0))
-            one = F.struct(total.alias("sum"), made("count", column).alias("count"))
+            columns.append(F.struct(total.alias("sum"), made("count", column).alias("count")))
         elif kind == "sum" and column is not None:
-            one = made("sum", column.cast(each.acc_type))
+            columns.append(made("sum", column.cast(each.acc_type)))
         else:
-            one = made(kind, column)
-        accumulators.append(one.alias(free_name(f"_aggregate{i}", keys)))
-    read = [column.alias(f"in{i}") for i, column in enumerate([*groups, *inputs])]
-    begun = bridge.partial_aggregate(df.select(*read), len(groups), functions)
-    names = [F.col(f"in{i}") for i in range(len(groups))]
-    kept = [
-        column.alias(key, metadata=unmarked(rows.row_type[key])) for key, column in zip(keys, names)
-    ]
-    if panes is not None and panes.column is not None:
-        kept.append(names[-1].alias(free_name(_TIME, keys), metadata=time.metadata))
-    made_of = begun.select(*kept, *accumulators)
-    return dataclasses.replace(
-        rows, shape=None, df=made_of, keys=[made_of[quoted(key)] for key in keys]
-    )
+            columns.append(made(kind, column))
+    read = _numbered(rows, [*groups, *inputs])
+    return bridge.partial_aggregate(read, len(groups), functions), columns
+
+
+def _by_hashes(
+    aggregates: Sequence[ColumnAggregate], rows: Input, groups: list[Column], counted: bool
+) -> tuple[DataFrame, list[Column]]:
+    """As `_by_functions`. An accumulator is bytes."""
+    values = [_column(each.column, rows) for each in aggregates if each.column is not None]
+    wanted = [each.declared.n for each in aggregates]
+    begun = bridge.distinct_hashes(_numbered(rows, [*groups, *values]), len(groups), wanted)
+    count, *hashes = (F.col(f"_{i}") for i in range(len(aggregates) + 1))
+    return begun, [count, *hashes] if counted else hashes
+
+
+def _column(index: int, rows: Input) -> Column:
+    return rows.df[quoted(rows.row_type.names[index])]
+
+
+def _numbered(rows: Input, columns: list[Column]) -> DataFrame:
+    return rows.df.select(*(column.alias(f"in{i}") for i, column in enumerate(columns)))
 
 
 def _begin(time: Column, kind: T.DataType, panes: Panes) -> Column:

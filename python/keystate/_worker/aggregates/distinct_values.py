@@ -30,6 +30,15 @@ def lists_of(values: pa.Array, kind: pa.ListType) -> pa.Array:
     return lists(valid, _hashes(values.drop_null()), kind)
 
 
+def lists_of_bytes(hashes: pa.Array, kind: pa.ListType) -> pa.Array:
+    """Lists of the hashes that values have as bytes, eight each, the lowest first."""
+    hashes = hashes.cast(pa.binary())
+    _, offsets, data = hashes.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[hashes.offset :][: len(hashes) + 1]
+    numbers = np.frombuffer(data or b"", np.uint8)[bounds[0] : bounds[-1]].view("<i8")
+    return lists(np.diff(bounds) // 8, pa.array(numbers.astype(np.int64)), kind)
+
+
 def estimates(most: pa.Array, least: pa.Array) -> pa.Array:
     """How many different values there were of which these are the least hashes."""
     lengths = np.asarray(pc.fill_null(pc.list_value_length(least), 0)).astype(np.int64)

@@ -28,7 +28,7 @@ import org.apache.spark.sql.keystate.checkpoint.{
 import org.apache.spark.sql.keystate.connect.WorkerPython
 import org.apache.spark.sql.keystate.edit.BatchInput
 import org.apache.spark.sql.keystate.plan.{
-  KeyedInput, KeyedProcess, PartialAggregate, RightRole, WithoutRepeats
+  DistinctHashes, KeyedInput, KeyedProcess, PartialAggregate, RightRole, WithoutRepeats
 }
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, PythonSource, StatefulSource}
@@ -109,6 +109,20 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
   def partialAggregate(rows: Dataset[_], groupColumns: Int, functions: String): DataFrame = {
     val plan = rows.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
     ClassicDataset.ofRows(session, PartialAggregate.of(plan, groupColumns, functions))
+  }
+
+  /** Makes the rows of a group fewer before a shuffle, see [[DistinctHashes]].
+    *
+    * @param groupColumns
+    *   how many of the first columns tell the group; the others are values
+    * @param wanted
+    *   JSON of how many hashes are wanted of each value
+    */
+  def distinctHashes(rows: Dataset[_], groupColumns: Int, wanted: String): DataFrame = {
+    val plan = rows.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
+    val JArray(told) = parse(wanted): @unchecked
+    val numbers = told.collect { case JInt(number) => number.toInt }
+    ClassicDataset.ofRows(session, DistinctHashes.of(plan, groupColumns, numbers))
   }
 
   /** Leaves out repeated rows before a shuffle, see [[WithoutRepeats]].

@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke
 import org.apache.spark.sql.catalyst.expressions.{CheckOverflow, Literal}
 import org.apache.spark.sql.types.Decimal
 
-/** Makes rows of objects as Spark's encoder does, but for decimals that would not be stored as they
+/** Makes rows of objects as Spark's encoder does, but for decimals that would not be kept as they
   * are: Spark rounds one with too many digits, and one that is too large is null to it unless
   * `spark.sql.ansi.enabled` is set. Here both are errors, wherever in a value they are. What has no
   * decimals is left to Spark alone.

@@ -7,7 +7,7 @@ import org.apache.spark.sql.types.{StructField, StructType}
 
 import keystate.OutputTag
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.encoding.ObjectCodec
+import org.apache.spark.sql.keystate.encoding.{ExactDecimals, ObjectCodec}
 
 /** What a JVM function emits: its main output, and the side outputs that are read.
   *
@@ -45,7 +45,7 @@ private[keystate] object Outputs {
 
   final class Writer(outputs: Outputs, name: Option[String]) {
     private val encoders = (outputs.main +: outputs.side.map(_.encoder)).toArray
-    private val toRow = encoders.map(_.createSerializer())
+    private val toRow = encoders.map(ExactDecimals.serializer)
     private val indexOf =
       outputs.side.map(_.id).zipWithIndex.map { case (id, i) => id -> (i + 1) }.toMap
     private val structs = new GenericInternalRow(encoders.length)

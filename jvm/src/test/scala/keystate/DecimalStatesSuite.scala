@@ -1,10 +1,16 @@
 package keystate
 
 import java.math.{BigDecimal => JBigDecimal, BigInteger}
+import java.sql.Timestamp
 
 import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.sql.Row
+
+import keystate.stream.WindowedStream
+import keystate.windows.{
+  CountEvictor, EventTimeSessionWindows, TimeWindow, TumblingEventTimeWindows
+}
 
 /** A state refuses a number that it can't store as it is, in both modes of Spark's SQL. */
 class DecimalStatesSuite extends AnyFunSuite with SessionFixture {
@@ -97,6 +103,45 @@ class DecimalStatesSuite extends AnyFunSuite with SessionFixture {
       refused(in.process(new DecimalDefault(Offer(BigDecimal(big + "E+20"), None, None))).collect())
     }
   }
+
+  test("accumulators of windows") {
+    val read = Seq("a" -> new Timestamp(0)).toDS().keyBy(_._1)
+    val tumbling = read.window(TumblingEventTimeWindows.of(Time.seconds(1)), eventTime = "_2")
+    val sessions = read.window(EventTimeSessionWindows.withGap(Time.seconds(1)), eventTime = "_2")
+    val fit = new JBigDecimal("1.5")
+    for (ansi <- Seq("false", "true")) withSetting("spark.sql.ansi.enabled", ansi) {
+      def errorOf(
+          windows: WindowedStream[(String, Timestamp), String, TimeWindow]
+      )(first: JBigDecimal, later: JBigDecimal): String = {
+        val aggregate = new FixedAccumulators(first, later)
+        intercept[Exception](windows.aggregate(aggregate)(small, implicitly).collect()).getMessage
+      }
+      for (text <- Seq(big, exact)) {
+        val misfit = new JBigDecimal(text)
+        for (windows <- Seq(tumbling, tumbling.allowedLateness(Time.seconds(1)), sessions)) {
+          val stored = errorOf(windows)(fit, misfit)
+          assert(stored.contains("[KEYSTATE_STATE_TYPE]") && stored.contains("-contents'"), stored)
+          checkFirst(errorOf(windows)(misfit, fit))
+        }
+        // No state has it, but it is copied.
+        checkFirst(errorOf(tumbling.evictor(CountEvictor.of[(String, Timestamp)](1)))(misfit, fit))
+      }
+    }
+    def checkFirst(error: String) = {
+      assert(error.contains("[KEYSTATE_STATE_TYPE]"), error)
+      assert(error.contains("keystate.FixedAccumulators creates"), error)
+      assert(error.contains("DECIMAL(5,2): ") && error.contains(" does not fit decimal("), error)
+    }
+  }
+}
+
+/** Has one accumulator for no elements, and one for some. */
+class FixedAccumulators(first: JBigDecimal, later: JBigDecimal)
+    extends AggregateFunction[(String, Timestamp), JBigDecimal, String] {
+  override def createAccumulator(): JBigDecimal = first
+  override def add(value: (String, Timestamp), accumulator: JBigDecimal): JBigDecimal = later
+  override def getResult(accumulator: JBigDecimal): String = accumulator.toString
+  override def merge(a: JBigDecimal, b: JBigDecimal): JBigDecimal = a
 }
 
 object DecimalStates {

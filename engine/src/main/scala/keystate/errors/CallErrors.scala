@@ -58,6 +58,20 @@ private[errors] trait CallErrors {
         throw StateType.error(s"A value does not fit state '$state', $declared: ${e.getMessage}", e)
     }
 
+  /** If the accumulator that an aggregate function creates does not fit its type, throws an error
+    * that names the function.
+    */
+  def inAccumulator[T](function: String, declared: => String)(encode: => T): T =
+    try encode
+    catch {
+      case e: Exception =>
+        throw StateType.error(
+          s"The accumulator that $function creates does not fit its type $declared: " +
+            e.getMessage,
+          e
+        )
+    }
+
   def nullUserKey(state: String, declared: String): KeystateException =
     NullKey.error(s"State '$state', $declared, can't have the key null.")
 

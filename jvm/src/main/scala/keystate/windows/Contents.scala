@@ -3,6 +3,7 @@ package keystate.windows
 import scala.collection.mutable.ArrayBuffer
 import scala.util.Try
 
+import keystate.errors.KeystateErrors
 import keystate.{
   AggregateFunction, KeyOrder, KeyedStateStore, ReduceFunction, RichFunction, RuntimeContext,
   SortedMapState, SortedMapStateDescriptor, TypeInformation, ValueState, ValueStateDescriptor
@@ -60,7 +61,9 @@ private[keystate] final class AggregateFold(
   // A copy: the function may give all windows one object.
   private def first(): Any = {
     val created = function.createAccumulator()
-    copies.fold[Any](created)(_(created))
+    copies.fold[Any](created) { copy =>
+      KeystateErrors.inAccumulator(function.getClass.getName, copy.typeName)(copy(created))
+    }
   }
 
   override def merge(a: Any, b: Any): Any = function.merge(a, b)

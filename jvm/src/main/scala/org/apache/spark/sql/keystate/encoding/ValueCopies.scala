@@ -7,7 +7,10 @@ import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 final class ValueCopies private (encoder: ExpressionEncoder[Any]) extends Serializable {
   @transient private lazy val codec = new ObjectCodec(encoder)
 
-  /** The value as a state that stored it would give it. */
+  /** The type of the values, as SQL writes it. */
+  def typeName: String = ObjectCodec.dataType(encoder).sql
+
+  /** The value as a state that stored it would give it. Throws if that could not store it. */
   def apply(value: Any): Any = codec.copy(value)
 }
 

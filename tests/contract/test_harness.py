@@ -9,6 +9,7 @@ import pickle
 import random
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, ClassVar
 
 import keystate
@@ -42,11 +43,12 @@ from keystate import (
     ValueStateDescriptor,
 )
 from keystate.testing import KeyedProcessHarness, KeyedTwoInputHarness, rows_of
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 
 from tests.attributes import Attributes
 from tests.contract import test_sorted_map, test_state_model
-from tests.zones import in_zone
+from tests.zones import in_zone, marked
 
 ROWS = "key string, number long, time timestamp"
 
@@ -624,26 +626,27 @@ IN_UTC = [1_730_597_400_001, 1_710_037_800_000, -1]
 
 
 def test_a_time_without_a_zone_counts_as_utc() -> None:
-    """Wherever the process is: so Spark's watermark has it. An instant is none of its business."""
-    plain, out = "key string, time timestamp_ntz", "key string, ms long"
+    """Wherever the process is: so Spark's watermark has it. An instant is none of its business.
+
+    A query has such a column if it is cast after ``withWatermark``.
+    """
+    plain, out = marked("key string, time timestamp_ntz", "time"), "key string, ms long"
     rows = [("a", time) for time in PLAIN_TIMES]
     with in_zone("America/New_York"):
-        with KeyedProcessHarness(Told(), plain, "key", out, event_time="time") as one:
+        with KeyedProcessHarness(Told(), plain, "key", out) as one:
             assert [row.ms for row in one.process_batch(rows[:2])] == IN_UTC[:2]
             assert one.process(("a", None), timestamp=77)[0].ms == 77
             assert one.process(("a", None))[0].ms is None
-        instants = "key string, time timestamp"
+        instants = marked("key string, time timestamp", "time")
         for schemas in ((plain, instants), (instants, plain)):
             with KeyedTwoInputHarness(
-                ToldOfBoth(), schemas[0], "key", schemas[1], "key", out,
-                event_time1="time", event_time2="time",
-            ) as two:  # fmt: skip
+                ToldOfBoth(), schemas[0], "key", schemas[1], "key", out
+            ) as two:
                 assert two.process1(("a", None), timestamp=5_000)[0].ms == 5_000
                 assert two.process2(("a", None), timestamp=6_000)[0].ms == 6_000
-        elements = rows_of(plain).withWatermark("time", "0 seconds")
         state = MapStateDescriptor("state", "long", "long")
-        made = keystate.keyed(rows_of(instants, event_time="time"), "key").connect(
-            keystate.broadcast(elements, state)
+        made = keystate.keyed(rows_of(instants), "key").connect(
+            keystate.broadcast(rows_of(plain), state)
         )
         with KeyedProcessHarness.of(made.process(ToldOfElements(), out)) as connected:
             emitted = connected.process_batch([], broadcast=rows)
@@ -651,13 +654,50 @@ def test_a_time_without_a_zone_counts_as_utc() -> None:
 
 
 def test_the_end_of_a_window_without_a_zone_counts_as_utc() -> None:
-    schema = "key string, win struct<start: timestamp_ntz, end: timestamp_ntz>"
+    schema = marked("key string, win struct<start: timestamp_ntz, end: timestamp_ntz>", "win")
     with (
         in_zone("Europe/Berlin"),
-        KeyedProcessHarness(Told(), schema, "key", "key string, ms long", event_time="win") as one,
+        KeyedProcessHarness(Told(), schema, "key", "key string, ms long") as one,
     ):
         start, end = PLAIN_TIMES[1], PLAIN_TIMES[0]
         assert one.process(("a", (start, end)))[0].ms == IN_UTC[0]
+
+
+#: What is an event time, and what is none.
+EVENT_TIMES = ["timestamp", "struct<start: timestamp, end: timestamp>"]
+NO_EVENT_TIMES = [
+    "timestamp_ntz", "string", "long", "date", "struct<start: timestamp_ntz, end: timestamp_ntz>",
+    "struct<time: timestamp>",
+]  # fmt: skip
+
+
+def test_a_watermark_is_of_an_instant() -> None:
+    for kind in EVENT_TIMES:
+        assert rows_of(f"key string, time {kind}", event_time="time").schema["time"].metadata
+    for kind in NO_EVENT_TIMES:
+        rows = rows_of(f"key string, time {kind}")
+        with pytest.raises(AnalysisException, match=r"event time `time` has the invalid type"):
+            rows.withWatermark("time", "1 minute")
+        with pytest.raises(AnalysisException, match="EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE"):
+            KeyedProcessHarness(Told(), rows.schema, "key", "ms long", event_time="time")
+
+
+@pytest.mark.parametrize("kind", [*EVENT_TIMES, *NO_EVENT_TIMES])
+def test_a_query_takes_the_same_event_times(spark: Any, tmp_path: Path, kind: str) -> None:
+    schema = f"key string, time {kind}"
+
+    def refusal(df: Any) -> Any:
+        try:
+            _ = df.withWatermark("time", "1 minute").schema  # where a client has it analysed
+        except AnalysisException as e:
+            return e.getCondition(), str(e).partition(";")[0].partition(" SQLSTATE")[0]
+        return None
+
+    found = refusal(rows_of(schema))
+    assert found == refusal(spark.readStream.schema(schema).parquet(str(tmp_path)))
+    assert (found is None) == (kind in EVENT_TIMES)
+    for batch in (rows_of(schema, []), spark.createDataFrame([], schema)):
+        assert refusal(batch) is None
 
 
 @pytest.mark.parametrize("kind", [object, dict])

@@ -26,7 +26,7 @@ from pyspark.errors import StreamingQueryException
 
 from tests.contract.ttl_cases import CASES, CONFIGS, TtlStates
 from tests.timed import run_at
-from tests.zones import in_zone
+from tests.zones import in_zone, marked
 
 ROWS = "key long, number int, kind string, config string, operation string, argument string"
 RESULTS = "key long, number int, result string"
@@ -330,12 +330,10 @@ def test_event_time_is_that_of_the_row(fn: Any) -> None:
 @pytest.mark.parametrize("zone", ["America/New_York", "Europe/Berlin"])
 def test_event_time_without_a_zone(zone: str) -> None:
     """It is that of the watermark, wherever the process is."""
-    schema = "key long, at timestamp_ntz"
+    schema = marked("key long, at timestamp_ntz", "at")
     with (
         in_zone(zone),
-        KeyedProcessHarness(
-            SeenByProcess(), schema, "key", "seen boolean", event_time="at"
-        ) as harness,
+        KeyedProcessHarness(SeenByProcess(), schema, "key", "seen boolean") as harness,
     ):
 
         def seen(second: int) -> bool:

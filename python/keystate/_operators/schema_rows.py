@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
@@ -71,7 +72,10 @@ class SchemaRows(DataFrame):
 
     def withWatermark(self, eventTime: str, delayThreshold: str) -> DataFrame:
         """The rows with a watermark, which the test moves, whatever the delay."""
-        marked = {**self._field(eventTime).metadata, DELAY_KEY: 0}
+        field = self._field(eventTime)
+        if self.isStreaming:  # of a batch the watermark is ignored
+            _check_event_time(field)
+        marked = {**field.metadata, DELAY_KEY: 0}
         fields = [
             T.StructField(f.name, f.dataType, f.nullable, marked) if f.name == eventTime else f
             for f in self._columns.fields
@@ -104,6 +108,27 @@ class SchemaRows(DataFrame):
         if name not in self.columns:
             raise DeclarationError(f"there is no column '{name}' in the input: {self.columns}")
         return self._columns[name]
+
+
+def _sql(kind: T.DataType) -> str:
+    if isinstance(kind, T.StructType):
+        return f"STRUCT<{', '.join(f'{each.name}: {_sql(each.dataType)}' for each in kind)}>"
+    return kind.simpleString().upper()
+
+
+def _check_event_time(field: T.StructField) -> None:
+    """Raises Spark's error for what its ``withWatermark`` refuses."""
+    kind = field.dataType
+    if isinstance(kind, T.StructType):  # a window
+        kind = next((each.dataType for each in kind.fields if each.name == "end"), kind)
+    if not isinstance(kind, T.TimestampType):
+        name = f"`{field.name.replace('`', '``')}`"
+        told = f'"{_sql(field.dataType)}"'
+        raise AnalysisException(
+            f'The event time {name} has the invalid type {told}, but expected "TIMESTAMP".',
+            errorClass="EVENT_TIME_IS_NOT_ON_TIMESTAMP_TYPE",
+            messageParameters={"eventName": name, "eventType": told},
+        )
 
 
 def positions(df: DataFrame, columns: Sequence[Column]) -> list[int]:

@@ -38,9 +38,10 @@ def rows_of(
         schema: DDL, DataType or dataclass.
         batch: the rows of a batch DataFrame, for initial state: Rows, tuples, dicts or dataclasses.
             Without it it is a stream.
-        event_time: the column that the watermark goes by: a timestamp, or a window.
+        event_time: the column that the watermark goes by: a timestamp, or a window of timestamps.
 
     Raises:
+        AnalysisException: the event time is none, as of ``df.withWatermark``.
         DeclarationError: the schema is none, or has no such column.
     """
     made: DataFrame = SchemaRows(

@@ -19,13 +19,17 @@ from keystate import (
     admin,
 )
 from keystate.admin import Successor
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from tests.rescale.test_import import OURS, PROVIDER, SPARK
+from tests.timed import run_at
 
 ROWS = "user string, n long"
 OUT = "user string, told string"
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+#: A time, in ms since the epoch.
+T0 = 1_700_000_000_000
 #: Spark's own operator in Python takes half a millisecond or more for each.
 KEYS = 200_000 if "SLOW" in os.environ else 50
 
@@ -69,14 +73,20 @@ def ours_applied(df: Any) -> Any:
 
 
 class Transform(StatefulProcessor):
+    """Fails on negative numbers."""
+
+    ttl: int | None = None  # in ms
+
     def init(self, handle: Any) -> None:
-        self.count = handle.getValueState("count", "n long")
-        self.all = handle.getListState("all", "n long")
-        self.by = handle.getMapState("by", "rest long", "n long")
+        self.count = handle.getValueState("count", "n long", self.ttl)
+        self.all = handle.getListState("all", "n long", self.ttl)
+        self.by = handle.getMapState("by", "rest long", "n long", self.ttl)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
         for frame in rows:
             for n in frame["n"].tolist():
+                if n < 0:
+                    raise ValueError(f"{n} is for the next query")
                 self.count.update(((self.count.get()[0] if self.count.exists() else 0) + 1,))
                 self.all.appendValue((n,))
                 self.by.updateValue((n % 2,), (n,))
@@ -195,6 +205,65 @@ def test_transform_with_state(
     fed.feed([(f"u{i}", 2) for i in range(20)])
     told = {row.user: row.told for row in fed.run(ours_transformed)}
     assert told == {f"u{i}": f"3 {[i, i + 1, 2]} {[(0, 2), (1, i + 1 - i % 2)]}" for i in range(20)}
+
+
+class Expiring(Transform):
+    ttl = 100
+
+
+def spark_expiring(df: Any) -> Any:
+    return df.groupBy("user").transformWithStateInPandas(
+        Expiring(), OUT, "Append", "ProcessingTime"
+    )
+
+
+@pytest.mark.turns
+@pytest.mark.parametrize("pending", [False, True])
+def test_what_has_expired_stays_behind(
+    pending: bool, spark: Any, stream: Any, settings: Any, tmp_path: Path
+) -> None:
+    """By the clock of a pending batch: Spark removes what has expired when a batch ends."""
+    settings(
+        **{
+            PROVIDER: f"{SPARK}RocksDBStateStoreProvider",
+            "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+        }
+    )
+    fed = stream(ROWS)
+    run_at(fed, spark_expiring, [(T0, [("a", 0), ("b", 0)]), (T0 + 60, [("b", 1), ("c", 2)])])
+    at = T0 + Expiring.ttl
+    if pending:
+        with pytest.raises(StreamingQueryException, match="for the next query"):
+            run_at(fed, spark_expiring, [(at, [("a", -1), ("b", -2)])])
+    else:
+        run_at(fed, spark_expiring, [(at, [("d", 3)])])
+    target = str(tmp_path / "functions")
+    states: dict[str, Callable[[admin.SparkOperatorState], Any]] = {
+        "count": lambda old: old.read("count").selectExpr("key", "value.value.n as value"),
+        "all": lambda old: old.read("all").selectExpr(
+            "key", "list_element.value.n as list_element"
+        ),
+        "by": lambda old: old.read("by").selectExpr(
+            "key", "user_map_key.rest as user_map_key", "user_map_value.value.n as user_map_value"
+        ),
+    }
+    successor = Successor(Transformed(), states, key="user string")
+    assert admin.import_as(str(fed.checkpoint), target, {0: successor}) == 2 - pending
+
+    def stored(state: str, *columns: str) -> list[Any]:
+        rows = admin.read_state(spark, target, state=state).selectExpr("key.user", *columns)
+        return sorted(tuple(row) for row in rows.collect() if row.user != "d")
+
+    assert stored("count", "value.value") == [("b", 2), ("c", 1)]
+    assert stored("all", "list_element.value") == [("b", 1), ("c", 2)]
+    assert stored("by", "user_map_key.key", "user_map_value.value") == [("b", 1, 1), ("c", 0, 2)]
+    settings(**{PROVIDER: OURS})
+    fed.checkpoint = tmp_path / "functions"
+    if not pending:
+        fed.feed([("a", -1), ("b", -2)])
+    told = {row.user: row.told for row in fed.run(ours_transformed)}
+    assert told == {"a": "1 [-1] [(1, -1)]", "b": "3 [1, -2] [(0, -2), (1, 1)]"}
 
 
 def test_an_operator_that_is_not_there(stream: Any, settings: Any, tmp_path: Path) -> None:

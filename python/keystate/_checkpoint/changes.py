@@ -77,8 +77,7 @@ def import_as(
     try:
         found = bridge.operation(session, "inspect", imported)
         editor = CheckpointEditor(session, StateReader(session, found))
-        all_operators = [one["id"] for one in found["operators"]]
-        take_over(session, editor, imported, operators, all_operators)
+        take_over(session, editor, imported, operators, found)
         return editor.write(target)
     finally:
         bridge.call(session, "discardImported", imported)

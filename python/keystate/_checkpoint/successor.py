@@ -11,11 +11,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from keystate._checkpoint.editor import CheckpointEditor
+from keystate._jvm import bridge
 from keystate._time_mode import TimeMode
 from keystate.functions import TimeDomain
 from keystate.state import TypeLike
 
 _TIMEOUT = "timeoutTimestamp"
+#: The fields of a stored value that has a time to live.
+_EXPIRING = ["value", "ttlExpirationMs"]
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,14 @@ class SparkOperatorState:
     _checkpoint: str
     _operator: int
     _time_domain: str
+    _clock: int  # in ms
 
     def read(self, state: str | None = None) -> DataFrame:
         """A state, with the columns that :func:`keystate.admin.create` takes.
+
+        Of a state with a time to live a value is a struct of ``value`` and ``ttlExpirationMs``.
+        What has expired is left out, by the clock of the batch that is pending, or else of the last
+        one.
 
         Args:
             state: the name of a state of ``transformWithState``; it may be left out for
@@ -37,7 +45,7 @@ class SparkOperatorState:
         df = self._load({} if state is None else {"stateVarName": state})
         group = _field(df, "groupState")
         if group is None:
-            return df
+            return self._unexpired(df)
         return df.where(f"value.{group} is not null").selectExpr("key", f"value.{group} as value")
 
     def timers(self) -> DataFrame:
@@ -52,6 +60,13 @@ class SparkOperatorState:
         else:
             df = self._load({"readRegisteredTimers": "true"})
         return df.withColumn("time_domain", F.lit(self._time_domain))
+
+    def _unexpired(self, df: DataFrame) -> DataFrame:
+        for field in df.schema.fields:
+            value = field.dataType
+            if isinstance(value, T.StructType) and value.names == _EXPIRING:
+                return df.where(f"{field.name}.ttlExpirationMs > {self._clock}")
+        return df
 
     def _load(self, options: dict[str, str]) -> DataFrame:
         reader = self._session.read.format("statestore").option("operatorId", self._operator)
@@ -106,7 +121,7 @@ def take_over(
     editor: CheckpointEditor,
     checkpoint: str,
     successors: Mapping[int, Successor],
-    operators: list[int],
+    found: dict[str, Any],
 ) -> None:
     """Puts functions in the places of Spark's operators.
 
@@ -115,13 +130,16 @@ def take_over(
         editor: of the checkpoint.
         checkpoint: one that was imported.
         successors: by the numbers of the operators that they replace.
-        operators: the numbers of all of them.
+        found: what ``inspect`` found in the checkpoint.
     """
-    order = list(operators)
+    order = [one["id"] for one in found["operators"]]
+    # A pending batch runs again at its own time, and finds nothing that has expired by then.
+    batch = found["batch"] if found["pending"] is None else found["pending"]
     for number, successor in successors.items():
         by_event_time = successor.time_mode == TimeMode.EVENT_TIME.value
         domain = TimeDomain.EVENT_TIME if by_event_time else TimeDomain.PROCESSING_TIME
-        old = SparkOperatorState(session, checkpoint, number, domain.name)
         editor.drop_operator(number)
+        clock = bridge.operation(session, "clock", checkpoint, number, batch)["began_at"]
+        old = SparkOperatorState(session, checkpoint, number, domain.name, clock)
         order[order.index(number)] = successor.add_to(editor, old)
     editor.order_operators(order)

@@ -20,6 +20,7 @@ _EXACT_SECONDS = 2**32
 _EXACT_MICROS = _EXACT_SECONDS * 1_000_000
 
 _fromtimestamp = datetime.datetime.fromtimestamp
+_combine = datetime.datetime.combine
 
 
 class DateCodec(Codec):
@@ -85,7 +86,20 @@ class _Later(datetime.datetime):
     __hash__ = datetime.datetime.__hash__
 
 
+def _of_python(value: datetime.datetime) -> datetime.datetime:
+    """A datetime of Python's own class.
+
+    Other classes see instants in their own way: to pandas a time without a zone is in UTC, though
+    it equals a local one.
+    """
+    # NaT of pandas is a datetime too, but there is no date in it.
+    if type(value) is datetime.datetime or value != value:
+        return value
+    return _combine(value.date(), value.timetz())
+
+
 def instant(value: datetime.datetime) -> tuple[float, int]:
+    value = _of_python(value)
     # Whole seconds: as a float, a timestamp with its microseconds would not be exact.
     return value.replace(microsecond=0).timestamp(), value.microsecond
 
@@ -129,17 +143,19 @@ class TimestampCodec(Codec):
         """Microseconds since the epoch."""
         if value is None:
             return None
-        if not isinstance(value, datetime.datetime):
+        is_pythons = type(value) is datetime.datetime
+        if not is_pythons and not isinstance(value, datetime.datetime):
             raise Misfit(value, self.name)
         try:
-            if value.tzinfo is None:
-                seconds = value.timestamp()
+            moment = value if is_pythons else _of_python(value)
+            if moment.tzinfo is None:
+                seconds = moment.timestamp()
                 if -_EXACT_SECONDS < seconds < _EXACT_SECONDS:
-                    return math.floor(seconds) * 1_000_000 + value.microsecond
-            seconds = int(instant(value)[0])
+                    return math.floor(seconds) * 1_000_000 + moment.microsecond
+            seconds = int(instant(moment)[0])
         except (OverflowError, ValueError):
             raise Misfit(value, self.name) from None
-        return seconds * 1_000_000 + value.microsecond
+        return seconds * 1_000_000 + moment.microsecond
 
 
 def local(micros: int | None) -> datetime.datetime | None:

@@ -276,6 +276,30 @@ def test_commands(spark: Any, stream: Callable[[str], Any], tmp_path: Path) -> N
     assert folder.exists()
 
 
+def test_backups_of_another_folder_stay(
+    spark: Any, stream: Callable[[str], Any], tmp_path: Path
+) -> None:
+    """Also where its name is the same up to a sign that has a meaning in a URL."""
+    fed = stream("key long")
+    fed.feed([(1,)])
+    fed.run(build)
+    checkpoint, hour = str(fed.checkpoint), 0
+    for folder in ("backups#daily", "backups#hourly"):
+        for _ in range(2):
+            admin.savepoint(checkpoint, str(tmp_path / folder / f"20260101T0{hour}0000Z"))
+            hour += 1
+    admin.savepoint(checkpoint, str(tmp_path / "backups#hourly" / "by-hand"))
+    newest = f"file:{tmp_path}/backups#hourly/20260101T030000Z"
+    deleted = backups.prune(spark, checkpoint, newest, 1)
+    assert deleted == [f"file:{tmp_path}/backups#hourly/20260101T020000Z"]
+    assert sorted(str(one.relative_to(tmp_path)) for one in tmp_path.glob("backups*/*")) == [
+        "backups#daily/20260101T000000Z",
+        "backups#daily/20260101T010000Z",
+        "backups#hourly/20260101T030000Z",
+        "backups#hourly/by-hand",
+    ]
+
+
 def test_a_version_is_no_negative_number(capsys: pytest.CaptureFixture[str]) -> None:
     """It would be taken for the last one."""
     with pytest.raises(SystemExit):

@@ -9,14 +9,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from keystate import admin
+from keystate._jvm import bridge
 from keystate._page import text
 from keystate.errors import KeystateError
 
@@ -135,7 +134,7 @@ def _take(spark: SparkSession, given: argparse.Namespace, tell: Tell) -> None:
                 given.checkpoint, place, by_reference=given.by_reference, spark=spark
             )
             took = time.monotonic() - began
-            deleted = prune(spark, given.checkpoint, given.path, given.keep)
+            deleted = prune(spark, given.checkpoint, place, given.keep)
             tell(
                 {"savepoint": place, "batch": batch, "seconds": took, "deleted": deleted},
                 f"{place} has the state after batch {batch}, in {took:.1f} s"
@@ -149,12 +148,22 @@ def _take(spark: SparkSession, given: argparse.Namespace, tell: Tell) -> None:
         time.sleep(max(0.0, given.every - (time.monotonic() - began)))
 
 
-def prune(spark: SparkSession, checkpoint: str, folder: str, keep: int) -> list[str]:
-    """Deletes the oldest of the savepoints that were made by time, and those that were cut off."""
+def prune(spark: SparkSession, checkpoint: str, newest: str, keep: int) -> list[str]:
+    """Deletes old savepoints of those that were made by time, and those that were cut off.
+
+    Args:
+        spark: the session.
+        checkpoint: what they are of.
+        newest: one of them. What is in other folders or buckets than it is left alone.
+        keep: how many stay.
+
+    Returns:
+        Where the deleted ones were.
+    """
     made = [
         savepoint
-        for savepoint in admin.savepoints(checkpoint, spark=spark)
-        if _is_in(folder, savepoint["savepoint"])
+        for savepoint in bridge.operation(spark, "savepointsBeside", checkpoint, newest)
+        if _NAME.fullmatch(savepoint["savepoint"].rpartition("/")[2])
     ]
     now = time.time()
     whole = [savepoint for savepoint in made if savepoint["state"] == "ok"]
@@ -166,14 +175,3 @@ def prune(spark: SparkSession, checkpoint: str, folder: str, keep: int) -> list[
     for savepoint in old:
         admin.delete(savepoint["savepoint"], spark=spark)
     return [savepoint["savepoint"] for savepoint in old]
-
-
-def _is_in(folder: str, savepoint: str) -> bool:
-    parent, _, name = savepoint.rpartition("/")
-    return bool(_NAME.fullmatch(name)) and _plain(parent) == _plain(folder)
-
-
-def _plain(place: str) -> str:
-    """The path of a folder, without its scheme and host, which may be a default."""
-    path = urlsplit(place).path if re.match(r"\w[\w+.-]+:", place) else str(Path(place).absolute())
-    return "/" + path.strip("/")

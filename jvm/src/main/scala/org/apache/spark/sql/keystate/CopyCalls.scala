@@ -39,6 +39,11 @@ private[keystate] trait CopyCalls {
   def savepoints(checkpoint: String): String =
     new SavepointList(checkpoints.place(checkpoint), checkpoints.conf).run()
 
+  /** Those of them that are in one folder with a savepoint, which may be gone. */
+  def savepointsBeside(checkpoint: String, savepoint: String): String =
+    new SavepointList(checkpoints.place(checkpoint), checkpoints.conf)
+      .run(Some(checkpoints.place(savepoint).getParent))
+
   /** Makes a [[Fork]]: for the other parameters see `savepoint`. */
   def fork(checkpoint: String, path: String, version: Long): Long =
     checkpoints.reading(checkpoint)(forkAt(path).make(_, numbered(version)))

@@ -14,10 +14,17 @@ private[keystate] final class SavepointList(root: Path, conf: Configuration) {
 
   private val records = new SavepointRecords(root, conf)
 
-  /** As JSON, oldest first. */
-  def run(): String = {
+  /** As JSON, oldest first.
+    *
+    * @param in
+    *   the folder whose savepoints are listed; None for all
+    */
+  def run(in: Option[Path] = None): String = {
     new StoredReferences(root, conf).sweep()
-    val made = records.all.filter(_._2.state == SavepointRecords.Made).toSeq
+    val made = records.all
+      .filter(_._2.state == SavepointRecords.Made)
+      .filter { case (_, record) => in.forall(_ == new Path(record.savepoint).getParent) }
+      .toSeq
     val found = made.sortBy(_._2.time).flatMap { case (id, record) => describe(id, record) }
     compact(render(JArray(found.toList)))
   }

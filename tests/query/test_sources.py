@@ -18,6 +18,7 @@ from keystate import (
     SourceFunction,
     admin,
 )
+from keystate.errors import CheckpointError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
@@ -233,6 +234,48 @@ def test_files_of_earlier_releases(spark: Any, run: Run) -> None:
     assert admin.verify(str(run.checkpoint)) == []
     longer = keystate.source(spark, Numbers(60), "n long")
     assert run.to_end(longer) == list(range(50, 60))
+
+
+def test_no_savepoint_without_the_file_to_go_on_from(spark: Any, run: Run, tmp_path: Path) -> None:
+    df = keystate.source(spark, Numbers(50), "n long", max_rows_per_batch=20)
+    run.to_end(df)
+    checkpoint, target = str(run.checkpoint), tmp_path / "savepoint"
+    second, third = run.files()
+    second.unlink()
+    with pytest.raises(CheckpointError, match=f"KEYSTATE_MISSING_FILE.*batch 0.*{second.name}"):
+        admin.savepoint(checkpoint, str(target), version=1)  # which would begin with batch 1
+    assert not target.exists() and admin.verify(checkpoint) == []
+    assert admin.savepoint(checkpoint, str(target)) == 2
+    third.unlink()
+    (problem,) = admin.verify(checkpoint)
+    assert third.name in problem and "does not exist" in problem
+    with pytest.raises(CheckpointError, match=f"KEYSTATE_MISSING_FILE.*batch 2.*{third.name}"):
+        admin.savepoint(checkpoint, str(tmp_path / "other"))
+    run.checkpoint = target
+    assert admin.verify(str(target)) == []
+    assert run.to_end(keystate.source(spark, Numbers(60), "n long")) == list(range(50, 60))
+
+
+def test_savepoints_while_files_come_and_go(spark: Any, run: Run, tmp_path: Path) -> None:
+    """The log of another source takes long to list, so the query goes on meanwhile."""
+    df = keystate.source(spark, Numbers(10**9, pause=0.002), "n long", max_batch_duration=0.01)
+    query = df.writeStream.format("noop").option("checkpointLocation", str(run.checkpoint)).start()
+    try:
+        wait_until(lambda: query.lastProgress is not None and query.lastProgress.batchId > 3)
+        other = run.checkpoint / "sources" / "1"
+        other.mkdir()
+        for number in range(2000):
+            (other / f"{number}").write_text("v1")
+        for number in range(4):
+            saved = tmp_path / f"saved{number}"
+            admin.savepoint(str(run.checkpoint), str(saved))
+            newest = max((saved / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+            offset = json.loads(newest.read_text().splitlines()[2])
+            name = f"{offset['batch']}_{offset['id']}.source"
+            assert (saved / "sources" / "0" / name).exists()
+            assert admin.verify(str(saved)) == []
+    finally:
+        query.stop()
 
 
 def test_error_in_run(spark: Any, run: Run) -> None:

@@ -8,7 +8,9 @@ import org.json4s._
 import org.json4s.jackson.JsonMethods.parse
 
 import keystate.checkpoint.SourceSegments
-import keystate.errors.{CheckpointException, ErrorCode, KeystateException}
+import keystate.errors.{
+  CheckpointException, ErrorCode, KeystateException, MissingSourceFileException
+}
 import keystate.version.Manifest
 
 /** What is in a checkpoint, as JSON. */
@@ -26,7 +28,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
   )
 
   /** Reads every byte of every kept version and the entries of both logs, and reports versions that
-    * are missing.
+    * are missing, and files that sources go on from.
     */
   def verify(progress: Progress): JValue = {
     val problems = damaged.map(_._2.getMessage).toBuffer
@@ -65,6 +67,11 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     segments.foreach { case (log, name) =>
       checking(log.read(name).chunks.foreach(log.rows))
     }
+    // If an entry is damaged, that is among the problems already.
+    if (damaged.isEmpty)
+      problems ++= NamedSegments.missing(root, conf).map { file =>
+        new MissingSourceFileException(s"$file", null).getMessage
+      }
     JObject(
       "versions" -> JInt(versions),
       "runs" -> JInt(runs.size),

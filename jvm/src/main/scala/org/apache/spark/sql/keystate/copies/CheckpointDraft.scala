@@ -19,7 +19,7 @@ import org.apache.spark.sql.classic.SparkSession
 import keystate.errors.{KeystateErrors, KeystateException, MissingRunException}
 import keystate.files.{Concurrently, StoreLocation}
 import keystate.version.{FileSource, InlineSource, Manifest, SharedPath, VersionCopy}
-import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
+import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, NamedSegments, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.{
   CheckpointFiles, CheckpointOwner, OffsetEntry, QueryLogs, SparkCheckpointStorage, SparkFiles
 }
@@ -127,11 +127,20 @@ private[keystate] final class CheckpointDraft(
 
   /** Copies those of the named files that exist; a running query may be deleting them. */
   def copy(names: Seq[String]): Unit =
-    Concurrently.map(names.distinct)(copyFile): Unit
+    copyAndTell(names): Unit
 
-  private def copyFile(name: String): Unit =
-    try copy(checked(name), name)
-    catch { case _: FileNotFoundException | _: NoSuchFileException => }
+  /** Returns those that are not there. */
+  private def copyAndTell(names: Seq[String]): Seq[String] =
+    Concurrently.map(names.distinct)(name => name -> copyFile(name)).collect { case (name, false) =>
+      name
+    }
+
+  /** Whether it is there. */
+  private def copyFile(name: String): Boolean =
+    try {
+      copy(checked(name), name)
+      true
+    } catch { case _: FileNotFoundException | _: NoSuchFileException => false }
 
   /** Hadoop would start a process for each local file, and ask an object store before each one. */
   private def copy(from: Path, name: String): Unit = {
@@ -242,14 +251,20 @@ private[keystate] final class CheckpointDraft(
 
   /** Copies the logs as they are after a micro-batch, the entry of the next one if that was begun, and
     * what sources keep. Later ones are left out. Spark also reads the entry before the last one.
+    * Throws if a file is gone that a stateful source goes on from.
     */
   def copyLogs(batch: CommittedBatch): Unit = {
-    // What the sources keep of it is written before the entry, so that is copied after it.
-    copyBegun(batch)
+    // What the sources keep of it is written before the entry, so that is copied after it. A running
+    // query deletes it soon, so it comes before all else.
+    val newest = copyBegun(batch).orElse(QueryLogs.offsets(conf, source.root).get(batch.number))
+    val named = newest.toSeq.flatMap(NamedSegments.of)
+    copyAndTell(named).headOption.foreach { file =>
+      throw KeystateErrors.sourceFileGone(batch.number, s"${new Path(source.root, file)}")
+    }
     val logs = Seq("offsets", "commits").flatMap { log =>
       Seq(batch.number - 1, batch.number).map(number => s"$log/$number")
     }
-    copy(logs ++ below("sources"))
+    copy(logs ++ below("sources").diff(named))
     // Spark deletes old entries while a query runs.
     val before = Option.when(batch.number > 0)(s"offsets/${batch.number - 1}")
     val needed = before ++ Seq(s"offsets/${batch.number}", s"commits/${batch.number}")
@@ -270,11 +285,12 @@ private[keystate] final class CheckpointDraft(
 
   /** Copies what the next micro-batch was begun with: a sink may have its rows already, and know it by
     * its number. So the copy runs it again with the same input. Its number of partitions is that of
-    * the copy: the next one may have been begun after a rescale.
+    * the copy: the next one may have been begun after a rescale. Returns its entry.
     */
-  private def copyBegun(batch: CommittedBatch): Unit = {
+  private def copyBegun(batch: CommittedBatch): Option[LogEntries.Offsets] = {
     val next = batch.number + 1
-    QueryLogs.offsets(conf, source.root).get(next) match {
+    val begun = QueryLogs.offsets(conf, source.root).get(next)
+    begun match {
       case Some(entry) =>
         QueryLogs
           .offsets(conf, root)
@@ -282,6 +298,7 @@ private[keystate] final class CheckpointDraft(
       case None =>
         val _ = fs.delete(new Path(root, s"offsets/$next"), false) // of a try before
     }
+    begun
   }
 
   /** Takes along which keys are to be forgotten, if the copy is for a query that goes on. To be called

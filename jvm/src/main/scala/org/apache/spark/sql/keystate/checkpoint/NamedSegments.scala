@@ -1,0 +1,40 @@
+package org.apache.spark.sql.keystate.checkpoint
+
+import scala.annotation.tailrec
+
+import org.apache.hadoop.conf.Configuration
+import org.apache.hadoop.fs.Path
+
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, QueryLogs}
+import org.apache.spark.sql.keystate.shim.LogEntries
+import org.apache.spark.sql.keystate.source.SourceStream
+
+/** The files of stateful sources that the offset log names. Of its newest entry they are all needed:
+  * they have the rows of that micro-batch, and the state that the sources go on from. A running query
+  * deletes those of an entry when it begins the second one after it.
+  */
+private[keystate] object NamedSegments {
+
+  /** Those that an entry names, by their paths in the checkpoint. */
+  def of(entry: LogEntries.Offsets): Seq[String] = for {
+    source <- LogEntries.offsetLines(entry, "").indices
+    offset <- LogEntries.offset(entry, source)
+    // Offsets of other sources may have a number of a batch too, but not such an id.
+    name <- SourceStream.segmentOf(offset.json) if name.id.exists(Id.matches)
+  } yield s"sources/$source/${name.file}"
+
+  /** Those of the newest entry that are not there. A query may run meanwhile. */
+  def missing(root: Path, conf: Configuration): Seq[Path] = {
+    val log = QueryLogs.offsets(conf, root)
+    val files = CheckpointFiles.create(root, conf)
+    @tailrec def look(): Seq[Path] = log.latest match {
+      case None => Nil
+      case Some((batch, entry)) =>
+        val gone = of(entry).map(new Path(root, _)).filterNot(files.exists)
+        if (gone.nonEmpty && log.batches.lastOption.exists(_ > batch)) look() else gone
+    }
+    look()
+  }
+
+  private val Id = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}".r
+}

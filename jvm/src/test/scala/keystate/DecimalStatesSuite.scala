@@ -69,6 +69,24 @@ class DecimalStatesSuite extends AnyFunSuite with SessionFixture {
     check(BigInteger.TEN.pow(37))(BigInteger.TEN.pow(38))
   }
 
+  test("keys that functions make") {
+    for (ansi <- Seq("false", "true")) withSetting("spark.sql.ansi.enabled", ansi) {
+      def keys(key: Int => BigDecimal): Seq[String] =
+        Seq(1, 2).toDS().keyBy(key).map(n => s"$n").collect().sorted.toSeq
+      assert(keys(n => BigDecimal(n) / 4) == Seq("1", "2"))
+      Seq(big + "E+20", exact + "E-20").foreach { text =>
+        val error = intercept[Exception](keys(_ => BigDecimal(text)))
+        val causes = Iterator.iterate[Throwable](error)(_.getCause).takeWhile(_ != null)
+        assert(causes.exists(_.getMessage.contains("[KEYSTATE_KEY_TYPE] The key")), s"$text, $ansi")
+      }
+      val many = exact + "E-20"
+      val within = intercept[Exception] {
+        Seq(1).toDS().keyBy(n => (n, BigDecimal(many))).map(n => s"$n").collect()
+      }
+      assert(within.getMessage.contains("KEYSTATE_KEY_TYPE"))
+    }
+  }
+
   test("decimals within other values") {
     val many = BigDecimal(exact + "E-20")
     check(Offer(1, Some(2), Some(3)), Offer(1, None, None))(

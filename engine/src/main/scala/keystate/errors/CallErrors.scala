@@ -75,6 +75,11 @@ private[errors] trait CallErrors {
   def nullUserKey(state: String, declared: String): KeystateException =
     NullKey.error(s"State '$state', $declared, can't have the key null.")
 
+  def keyDoesNotFit(key: String, dataType: String): KeystateException = KeyType.error(
+    s"The key $key does not fit $dataType, and rounded it would be another key. Round it in the " +
+      "function that makes the key, or make it a string."
+  )
+
   def valuesTooLarge(state: String, keys: Int, bytes: Long): KeystateException = ValuesTooLarge.error(
     s"The values of $keys keys in state '$state' have $bytes bytes, and at most 1 GiB can go to a " +
       "Python worker at a time. Set spark.sql.execution.arrow.maxRecordsPerBatch so low that fewer " +

@@ -15,6 +15,7 @@ import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.types.{MetadataBuilder, StructType, TimestampType}
 
 import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.encoding.ExactDecimals
 
 /** An input of an operator.
   *
@@ -106,12 +107,15 @@ private[keystate] object KeyedInput {
   ): KeyedInput = {
     val plan = df.queryExecution.analyzed
     val input = df.exprEnc
+    val exact = encoder.namedExpressions.map(ExactDecimals.ofKey)
     val keys: Seq[NamedExpression] =
-      if (encoder.isSerializedAsStructForTopLevel) encoder.namedExpressions
+      if (encoder.isSerializedAsStructForTopLevel) exact.collect { case key: NamedExpression =>
+        key
+      }
       else
         Seq(
           Alias(
-            encoder.namedExpressions.head match {
+            exact.head match {
               case Alias(child, _) => child
               case other => other
             },

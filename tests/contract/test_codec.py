@@ -216,11 +216,16 @@ def test_hour_that_comes_twice() -> None:
     assert [value.timestamp() for value in read] == [early.timestamp(), late.timestamp()]
 
 
-@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Europe/London"])
+@pytest.mark.parametrize(
+    "zone", ["UTC", "Europe/Berlin", "Europe/London", "UTC-5", "UTC+8", "UTC0UTC"]
+)
 def test_naive_times_are_read_as_written_only_in_utc(
     zone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where local time is UTC they are taken as they are, and that does not show."""
+    """Where local time is UTC they are taken as they are, and that does not show.
+
+    A zone may be called UTC and be another: its name is whatever TZ says before the offset.
+    """
     with_zone = timezone(timedelta(hours=5))
     chance = np.random.default_rng(1)
     some = [

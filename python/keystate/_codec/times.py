@@ -52,7 +52,8 @@ class NaiveCodec(Codec):
 
 
 def _is_in_utc() -> bool:
-    return time.tzname == ("UTC", "UTC")
+    # With TZ=UTC-5 a zone is called so too, five hours ahead.
+    return time.tzname == ("UTC", "UTC") and time.timezone == 0 and not time.daylight
 
 
 def is_naive(value: Any, cls: Any) -> bool:

@@ -29,8 +29,12 @@ private[keystate] object PlainData {
   /** Values with names: Python's Row. */
   final case class Named(names: Seq[String], values: Seq[Any])
 
-  /** A date with a time; None for the zone if Python has it without one. */
-  final case class Moment(local: LocalDateTime, zone: Option[ZoneId])
+  /** A date with a time; None for the zone if Python has it without one.
+    *
+    * @param isSecond
+    *   whether it is the second of two that look the same, as clocks are set back: Python's fold
+    */
+  final case class Moment(local: LocalDateTime, zone: Option[ZoneId], isSecond: Boolean = false)
 
   /** Bytes that are not plain data; the message says why. */
   final class Unreadable(message: String) extends Exception(message)
@@ -88,16 +92,16 @@ private[keystate] object PlainData {
       case date: LocalDate =>
         out.write('1')
         out.writeInt(Math.toIntExact(date.toEpochDay - DayZero))
-      case Moment(local, zone) =>
+      case Moment(local, zone, isSecond) =>
         out.write('2')
         out.writeShort(local.getYear)
         out.write(local.getMonthValue)
         out.write(local.getDayOfMonth)
-        clock(local.toLocalTime)
+        clock(local.toLocalTime, isSecond)
         zone.fold(write(null))(of => offset(of.asInstanceOf[ZoneOffset]))
       case time: LocalTime =>
         out.write('3')
-        clock(time)
+        clock(time, isSecond = false)
         write(null)
       case duration: Duration =>
         out.write('4')
@@ -136,12 +140,12 @@ private[keystate] object PlainData {
       out.write(bytes)
     }
 
-    private def clock(time: LocalTime): Unit = {
+    private def clock(time: LocalTime, isSecond: Boolean): Unit = {
       out.write(time.getHour)
       out.write(time.getMinute)
       out.write(time.getSecond)
       out.writeInt(time.getNano / 1000)
-      out.write(0) // of two equal times in autumn the first
+      out.write(if (isSecond) 1 else 0)
     }
 
     private def offset(zone: ZoneOffset): Unit = {
@@ -187,9 +191,10 @@ private[keystate] object PlainData {
         case '1' => LocalDate.ofEpochDay(in.getInt() + DayZero)
         case '2' =>
           val date = LocalDate.of(in.getShort().toInt, in.get().toInt, in.get().toInt)
-          Moment(LocalDateTime.of(date, clock()), zone(inner))
+          val (time, isSecond) = clock()
+          Moment(LocalDateTime.of(date, time), zone(inner), isSecond)
         case '3' =>
-          val time = clock()
+          val (time, _) = clock()
           if (zone(inner).nonEmpty) throw new Unreadable("Scala has no type for a time with a zone")
           time
         case '4' => duration()
@@ -256,11 +261,16 @@ private[keystate] object PlainData {
       case other => throw new Unreadable(s"there is '$other', which does not belong there")
     }
 
-    private def clock(): LocalTime = {
+    /** And whether it is the second of two that look the same. */
+    private def clock(): (LocalTime, Boolean) = {
       val (hour, minute, second) = (in.get().toInt, in.get().toInt, in.get().toInt)
       val micros = in.getInt()
-      in.get() // which of two equal times in autumn
-      LocalTime.of(hour, minute, second, Math.multiplyExact(micros, 1000))
+      val isSecond = in.get() match {
+        case 0 => false
+        case 1 => true
+        case other => throw new Unreadable(s"a time has the fold $other")
+      }
+      (LocalTime.of(hour, minute, second, Math.multiplyExact(micros, 1000)), isSecond)
     }
 
     private def duration(): Duration = {

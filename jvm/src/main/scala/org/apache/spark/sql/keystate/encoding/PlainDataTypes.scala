@@ -95,9 +95,10 @@ private[keystate] object PlainDataTypes {
     case (int: BigInteger, fixed: DecimalType) => decimalOf(new JBigDecimal(int), fixed)
     case (date: LocalDate, DateType) => Math.toIntExact(date.toEpochDay)
     // Python's datetimes without a zone are in the zone of the machine.
-    case (Moment(local, zone), TimestampType) =>
-      DateTimeUtils.instantToMicros(local.atZone(zone.getOrElse(ZoneId.systemDefault)).toInstant)
-    case (Moment(local, None), TimestampNTZType) =>
+    case (moment @ Moment(local, zone, _), TimestampType) =>
+      val offset = offsetOf(moment, zone.getOrElse(ZoneId.systemDefault))
+      DateTimeUtils.instantToMicros(local.toInstant(offset))
+    case (Moment(local, None, _), TimestampNTZType) =>
       DateTimeUtils.localDateTimeToMicros(local)
     case (time: LocalTime, _: TimeType) => time.toNanoOfDay
     case (duration: Duration, _: DayTimeIntervalType) =>
@@ -115,6 +116,14 @@ private[keystate] object PlainDataTypes {
       byName(entries.map { case (k, v) => k.asInstanceOf[String] -> v }.toMap, struct)
     case _ => throw new Misfit(s"${describe(value)} is no ${dataType.sql}")
   }
+
+  /** As Python has it, also for times that clocks skip. */
+  private def offsetOf(moment: Moment, zone: ZoneId): ZoneOffset =
+    Option(zone.getRules.getTransition(moment.local)) match {
+      case Some(change) if moment.isSecond => change.getOffsetAfter
+      case Some(change) => change.getOffsetBefore
+      case None => zone.getRules.getOffset(moment.local)
+    }
 
   private def byName(values: Map[String, Any], struct: StructType): InternalRow = {
     val unknown = values.keySet -- struct.fieldNames

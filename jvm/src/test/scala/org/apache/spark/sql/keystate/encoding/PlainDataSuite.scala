@@ -2,6 +2,7 @@ package org.apache.spark.sql.keystate.encoding
 
 import java.math.{BigDecimal => JBigDecimal, BigInteger}
 import java.time._
+import java.util.TimeZone
 
 import scala.util.Random
 
@@ -29,6 +30,7 @@ class PlainDataSuite extends AnyFunSuite {
     LocalTime.of(23, 59, 59, 999999000),
     Moment(LocalDateTime.of(2026, 3, 1, 0, 0), None),
     Moment(LocalDateTime.of(1, 1, 1, 0, 0, 0, 1000), Some(ZoneOffset.UTC)),
+    Moment(LocalDateTime.of(2024, 10, 27, 2, 30), None, isSecond = true),
     Duration.ofDays(-3).plusNanos(7000),
     Items(Seq("a", null)),
     Items(Nil, isTuple = true),
@@ -88,5 +90,32 @@ class PlainDataSuite extends AnyFunSuite {
     assert(refused(Named(Seq("c"), Seq(null)), struct).contains("has no field 'c'"))
     assert(refused(Items(Seq(null)), struct).contains("a list or tuple is no STRUCT"))
     assert(refused("text", "binary") == "the string text is no BINARY")
+  }
+  // Python: int(datetime(2024, 10, 27, 2, 30, fold=1, tzinfo=ZoneInfo("Europe/Berlin")).timestamp())
+  private val changesOfClocks = Seq(
+    ("2024-10-27T02:30", false, 1729989000L),
+    ("2024-10-27T02:30", true, 1729992600L),
+    ("2024-10-27T03:30", true, 1729996200L),
+    ("2024-03-31T02:30", false, 1711848600L),
+    ("2024-03-31T02:30", true, 1711845000L)
+  )
+
+  test("times that come twice, or never, are the instants that they are in Python") {
+    val berlin = ZoneId.of("Europe/Berlin")
+    val before = TimeZone.getDefault
+    TimeZone.setDefault(TimeZone.getTimeZone(berlin))
+    try
+      for {
+        (text, isSecond, seconds) <- changesOfClocks
+        zone <- Seq(None, Some(berlin))
+      } {
+        // With a ZoneInfo, which Scala does not write, and without one.
+        val bytes = encode(Moment(LocalDateTime.parse(text), None, isSecond))
+        val named = bytes.dropRight(1) ++ "6\rEurope/Berlin".getBytes
+        val read = decode(if (zone.isEmpty) bytes else named)
+        assert(read == Moment(LocalDateTime.parse(text), zone, isSecond))
+        assert(PlainDataTypes.fromPlain(read, TimestampType) == seconds * 1000000, read)
+      }
+    finally TimeZone.setDefault(before)
   }
 }

@@ -34,7 +34,7 @@ private[keystate] object PlainDataTypes {
     case other => throw new Misfit(s"${other.sql} is no plain data")
   }
 
-  /** The field of a row as plain data. */
+  /** The field of a row as plain data. Throws if it has a time that Python does not have. */
   def toPlain(row: SpecializedGetters, at: Int, dataType: DataType): Any =
     if (row.isNullAt(at)) null
     else
@@ -51,8 +51,8 @@ private[keystate] object PlainDataTypes {
         case DecimalType.Fixed(precision, scale) =>
           row.getDecimal(at, precision, scale).toJavaBigDecimal
         case DateType => LocalDate.ofEpochDay(row.getInt(at).toLong)
-        case TimestampType => Moment(utc(row.getLong(at)), Some(ZoneOffset.UTC))
-        case TimestampNTZType => Moment(utc(row.getLong(at)), None)
+        case TimestampType => Moment(dateTime(row.getLong(at)), Some(ZoneOffset.UTC))
+        case TimestampNTZType => Moment(dateTime(row.getLong(at)), None)
         case _: TimeType => LocalTime.ofNanoOfDay(row.getLong(at))
         case _: DayTimeIntervalType => micros(row.getLong(at))
         case ArrayType(element, _) =>
@@ -148,12 +148,17 @@ private[keystate] object PlainDataTypes {
 
   private val MostScale = 1000
 
-  private def utc(micros: Long): LocalDateTime =
-    LocalDateTime.ofEpochSecond(
+  /** In UTC. Throws if Python's datetime has no such year. */
+  private def dateTime(micros: Long): LocalDateTime = {
+    val time = LocalDateTime.ofEpochSecond(
       Math.floorDiv(micros, 1000000L),
       Math.floorMod(micros, 1000000L).toInt * 1000,
       ZoneOffset.UTC
     )
+    if (time.getYear < 1 || time.getYear > 9999)
+      throw new Misfit(s"$time is of no year from 1 to 9999, the years that Python has")
+    time
+  }
 
   private def micros(interval: Long): Duration =
     Duration.ofSeconds(Math.floorDiv(interval, 1000000L), Math.floorMod(interval, 1000000L) * 1000)

@@ -24,6 +24,8 @@ from keystate import (
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
+from tests.timed import run_at
+
 ROWS = [("a", 1), ("b", 2), ("a", 3), ("a", 4), ("b", 5)]
 
 
@@ -224,6 +226,66 @@ def test_event_time_and_chaining(stream: Callable[..., Any]) -> None:
     assert sorted(windows) == [(at(0), "a", 1), (at(0), "b", 1)]
     dropped = [op.numRowsDroppedByWatermark for p in fed.progress for op in p.stateOperators]
     assert sum(dropped) == 1
+
+
+#: In ms since the epoch. A timer by processing time is due once the real clock has passed it too.
+TO_COME = 4_000_000_000_000
+
+
+class Rings(KeyedProcessFunction):
+    """Emits for each row, 5 minutes later by event time, when it was."""
+
+    def process_element(self, row: Any, ctx: Any) -> None:
+        ctx.timer_service().register_event_time_timer(ctx.timestamp() + 300_000)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield ctx.get_current_key(), timestamp // 60_000 - 5
+
+
+@pytest.mark.parametrize("mode", ["none", "processing_time", "event_time", "auto"])
+def test_the_watermark_goes_on_whatever_the_time_mode(
+    stream: Callable[..., Any], mode: str
+) -> None:
+    fed = stream("key string, time timestamp")
+    fed.feed([("a", at(0))], [("b", at(100))], [("c", at(200))], [("late", at(50))])
+
+    def build(df: Any) -> Any:
+        df = df.withWatermark("time", "0 seconds")
+        first = keystate.keyed(df, "key").process(
+            lambda row, ctx: [(row.key, row.time)], "key string, time timestamp", time_mode=mode
+        )
+        return keystate.keyed(first, "key").process(Rings(), "key string, minute long")
+
+    start = int(at(0).timestamp()) // 60
+    assert sorted((key, minute - start) for key, minute in fed.run(build)) == [("a", 0), ("b", 100)]
+    dropped = [op.numRowsDroppedByWatermark for p in fed.progress for op in p.stateOperators]
+    assert sum(dropped) == 1
+
+
+def test_the_watermark_goes_on_after_windows_by_processing_time(stream: Callable[..., Any]) -> None:
+    fed = stream("key string, time timestamp")
+
+    def build(df: Any) -> Any:
+        # The delay is more than what comes while a window waits, or its result would be late.
+        windows = keystate.keyed(df.withWatermark("time", "150 minutes"), "key").window(
+            keystate.windows.TumblingProcessingTimeWindows.of(keystate.Time.minutes(1))
+        )
+        newest = windows.aggregate(keystate.agg.max("time").alias("time"))
+        return keystate.keyed(newest, "key").process(Rings(), "key string, minute long")
+
+    emitted = run_at(
+        fed,
+        build,
+        [
+            (TO_COME, [("a", at(0))]),
+            (TO_COME + 70_000, [("b", at(100))]),
+            (TO_COME + 140_000, [("c", at(200))]),
+            (TO_COME + 210_000, [("d", at(300))]),
+            (TO_COME + 280_000, [("e", at(300))]),
+        ],
+    )
+    start = int(at(0).timestamp()) // 60
+    assert sorted((key, minute - start) for key, minute in emitted) == [("a", 0), ("b", 100)]
 
 
 class Lifecycle(KeyedProcessFunction):

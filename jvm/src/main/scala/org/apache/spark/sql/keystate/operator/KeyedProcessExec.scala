@@ -251,6 +251,13 @@ private[keystate] class KeyedProcessExec(
     nextTimer.value <= System.currentTimeMillis || forgetting.isWaiting ||
       (timeMode == SparkTimeMode.EventTime() && super.shouldRunAnotherBatch(newInputWatermark))
 
+  /** The watermark goes on whatever this operator goes by, because its output may have the event
+    * time column whatever it goes by. Relies on `StateStoreWriter`, which has this method for what
+    * the next operators get. The base gives them none in processing time.
+    */
+  override def produceOutputWatermark(inputWatermarkMs: Long): Option[Long] =
+    Some(inputWatermarkMs)
+
   private def reportsMetrics = spec.metrics || inRealTime
 
   /** The function's own metrics in this micro-batch, and in real-time mode its latencies. */

@@ -14,6 +14,8 @@ from keystate import (
     DeclarationError,
     KeyedCoProcessFunction,
     OutputTag,
+    StateTtlConfig,
+    Time,
     ValueStateDescriptor,
 )
 from pyspark.errors import StreamingQueryException
@@ -124,6 +126,66 @@ def test_a_table_is_read_once_before_the_stream(
     fed.feed([("a", 1, 7)] if table_is == "second" else [("q", "a", 1)])
     assert by_key(fed.run(build)) == {"a": ["7 4"] if table_is == "second" else ["q 3"]}
     assert len(list(read.iterdir())) == times
+
+
+class Times(KeyedCoProcessFunction):
+    """Emits the event times of the rows of both, in seconds, and how long a value lives."""
+
+    def open(self, ctx: Any) -> None:
+        hour = ValueStateDescriptor("seen", "string")
+        ttl = StateTtlConfig.new_builder(Time.hours(1)).use_event_time().build()
+        hour.enable_time_to_live(ttl)
+        self.seen = ctx.get_state(hour)
+
+    def told(self, name: str, ctx: Any) -> Any:
+        seconds = None if ctx.timestamp() is None else ctx.timestamp() // 1000
+        yield ctx.get_current_key(), f"{name} {seconds} {self.seen.value()}"
+        self.seen.update(name)
+
+    def process_element1(self, row: Any, ctx: Any) -> Any:
+        yield from self.told("first", ctx)
+
+    def process_element2(self, row: Any, ctx: Any) -> Any:
+        yield from self.told("second", ctx)
+
+
+def seconds(number: int) -> datetime.datetime:
+    return datetime.datetime.fromtimestamp(number, datetime.timezone.utc)
+
+
+@pytest.mark.parametrize("table_is", ["first", "second"])
+def test_a_table_has_event_times(table_is: str, spark: Any, stream: Callable[..., Any]) -> None:
+    table = spark.createDataFrame([("a", seconds(50_000))], "id string, since timestamp")
+    fed = stream("k string, time timestamp")
+    fed.feed([("a", seconds(50_100))], [("a", seconds(53_500))])
+
+    def build(df: Any) -> Any:
+        inputs = [(df.withWatermark("time", "0 seconds"), "k", "time"), (table, "id", "since")]
+        if table_is == "first":
+            inputs.reverse()
+        (first, key1, time1), (second, key2, time2) = inputs
+        connected = keystate.keyed(first, key1).connect(keystate.keyed(second, key2))
+        return connected.process(Times(), OUTPUT, event_time=(time1, time2))
+
+    other = "second" if table_is == "first" else "first"
+    assert by_key(fed.run(build)) == {
+        "a": [f"{table_is} 50000 None", f"{other} 50100 {table_is}", f"{other} 53500 {other}"]
+    }
+
+
+def test_a_table_lives_by_its_event_times(spark: Any, stream: Callable[..., Any]) -> None:
+    """What its row wrote is no older and no younger than the row."""
+    table = spark.createDataFrame([("a", seconds(50_000))], "id string, since timestamp")
+    fed = stream("k string, time timestamp")
+    fed.feed([("b", seconds(50_100))], [("a", seconds(50_200))])
+
+    def build(df: Any) -> Any:
+        connected = keystate.keyed(df.withWatermark("time", "0 seconds"), "k").connect(
+            keystate.keyed(table, "id")
+        )
+        return connected.process(Times(), OUTPUT, event_time=("time", "since"))
+
+    assert by_key(fed.run(build))["a"] == ["second 50000 None", "first 50200 second"]
 
 
 def test_side_outputs(spark: Any) -> None:

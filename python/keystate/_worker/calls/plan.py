@@ -67,8 +67,8 @@ class FunctionPlan:
         second: the method that takes a row of the second input; empty when there is one input.
         initial: whether the second input is initial state.
         calls: how its calls overlap, if it is an async function.
-        time_columns: in a batch query, for each input the index of the column with the event time,
-            or ``None``. In a stream it is the column with the watermark, which the JVM tells.
+        time_columns: for each input the index of the column with the event time, or ``None``. Of a
+            stream it is the column with the watermark, which the JVM tells too.
         dead_letters: where rows go that it fails on; ``None`` if the query fails.
     """
 

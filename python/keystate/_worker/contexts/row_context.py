@@ -30,7 +30,7 @@ class RowContext(Cursor):
         self.key_copy: Callable[[Any], Any] | None = None  # where keys can change in place
         self.control: dict[str, Any] = {}
         self.field_names: list[str] | None = None  # of rows that are no tuples
-        self.time_columns: tuple[int | None, int | None] = (None, None)  # of a batch's inputs
+        self.time_columns: tuple[int | None, int | None] = (None, None)  # as declared
         self.columns_without_zone: frozenset[int] = frozenset()
         self._streaming = True
         self._event_time_column: int | None = None

@@ -47,12 +47,15 @@ class TwoInputContext(RowContext):
 
     def hear(self, control: dict[str, Any]) -> None:
         super().hear(control)
-        second = control.get(Control.SECOND_EVENT_TIME_COLUMN)
-        self._event_time_columns = (
-            (control.get(Control.EVENT_TIME_COLUMN), second)
-            if self._streaming
-            else self.time_columns
+        told = (
+            control.get(Control.EVENT_TIME_COLUMN),
+            control.get(Control.SECOND_EVENT_TIME_COLUMN),
         )
+        # A table beside a stream has a column with the event time, but no watermark.
+        first, second = (
+            marked if column is None else column for column, marked in zip(self.time_columns, told)
+        )
+        self._event_time_columns = (first, second)
 
     def timestamp(self) -> int | None:
         if self.timer is not None:

@@ -31,8 +31,8 @@ def union_keyed(
 
     Args:
         inputs: each keyed stream by its name; all streams, or all batch DataFrames.
-        event_time: a column that all inputs have, which becomes a column of its own. Needed if an
-            input has a watermark: it is the one that this goes by.
+        event_time: a column that all inputs have, which becomes a column of its own. Needed if
+            inputs have a watermark: it is the one that this goes by, in all of them.
         order_by: as for :func:`keystate.keyed`, of the columns above.
 
     Raises:
@@ -68,7 +68,9 @@ def _part(
 def _check(
     inputs: Mapping[str, KeyedStream[Any]], shared: Sequence[str], event_time: str | None
 ) -> None:
+    first = next(iter(inputs.values()))
     types: dict[str, list[str]] = {}
+    watermarks: dict[bool, list[str]] = {True: [], False: []}
     for name, stream in inputs.items():
         if not isinstance(stream, KeyedStream):
             raise DeclarationError(f"input '{name}': expected what keyed() makes, got {stream!r}")
@@ -88,10 +90,17 @@ def _check(
                 f"input '{name}' has a watermark by its column '{marked[0]}': give event_time, "
                 "after this column has one name in all inputs"
             )
+        watermarks[bool(marked)].append(name)
         if event_time is not None and event_time not in schema.fieldNames():
             raise DeclarationError(f"input '{name}' has no column '{event_time}'")
         key_type = stream._input.key_type
         types[name] = [field.dataType.simpleString() for field in key_type.fields]
+    # Spark's union has the watermark of its first input only, whatever the others have.
+    if first._input.df.isStreaming and watermarks[True] and watermarks[False]:
+        raise DeclarationError(
+            f"the inputs {watermarks[True]} have a watermark and {watermarks[False]} have none: "
+            f"call withWatermark('{event_time}', delay) on every input before it is keyed"
+        )
     if len(set(map(tuple, types.values()))) > 1:
         raise DeclarationError(
             f"the key columns of all inputs must have the same types, in the same order: {types}"

@@ -110,6 +110,10 @@ def test_what_does_not_fit(spark: Any, tmp_path: Path) -> None:
     refused({"a": keyed, "b": keystate.keyed(df, "k", order_by="s")}, "'b' has an order_by")
     refused({"a": keyed, "b": marked}, "'b' has a watermark by its column 'time'")
     refused({"a": keyed, "b": keyed}, "input 'a' has no column 'ts'", event_time="ts")
+    partly = r"\['b'\] have a watermark and \['a'\] have none: call withWatermark\('time', delay\)"
+    for order in ("ab", "ba"):
+        inputs = {"a": keyed, "b": marked}
+        refused({name: inputs[name] for name in order}, partly, event_time="time")
     groups = {"a": keystate.keyed(df, "k", max_parallelism=8), "b": keyed}
     assert keystate.union_keyed(groups)._input.max_parallelism == 8
     groups["b"] = keystate.keyed(df, "k", max_parallelism=16)

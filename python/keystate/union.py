@@ -70,6 +70,7 @@ def _check(
 ) -> None:
     first = next(iter(inputs.values()))
     types: dict[str, list[str]] = {}
+    names: dict[str, str] = {}
     watermarks: dict[bool, list[str]] = {True: [], False: []}
     for name, stream in inputs.items():
         if not isinstance(stream, KeyedStream):
@@ -77,6 +78,13 @@ def _check(
         if name.lower() in map(str.lower, shared):
             raise DeclarationError(
                 f"an input can't be named '{name}': rows have the columns {list(shared)} too"
+            )
+        # Columns whose names differ only in case are one column to Spark.
+        twin = names.setdefault(name.lower(), name)
+        if twin != name:
+            raise DeclarationError(
+                f"the inputs '{twin}' and '{name}' differ only in upper and lower case: give one "
+                "of them another name"
             )
         if stream._input.order or stream._input.shape is not None:
             raise DeclarationError(

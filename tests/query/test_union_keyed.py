@@ -106,6 +106,7 @@ def test_what_does_not_fit(spark: Any, tmp_path: Path) -> None:
     refused({"a": keyed, "b": df}, "input 'b': expected what keyed")
     refused({"a": keyed, "K": keyed}, "can't be named 'K'")
     refused({"a": keyed, "input": keyed}, "can't be named 'input'")
+    refused({"a": keyed, "b": keyed, "A": keyed}, "'a' and 'A' differ only in upper and lower case")
     refused({"a": keyed, "b": keystate.keyed(df, "s")}, "same types, in the same order")
     refused({"a": keyed, "b": keystate.keyed(df, "k", order_by="s")}, "'b' has an order_by")
     refused({"a": keyed, "b": marked}, "'b' has a watermark by its column 'time'")

@@ -205,8 +205,13 @@ def test_workflows_name_actions_by_their_commits() -> None:
 #: What a page may name in backticks as a file or module of this repository.
 PLACE = re.compile(r"[\w.*-]+(?:/[\w.*-]+)*\.(?:py|scala|md|json|properties|c|toml|yml)")
 MODULE = re.compile(r"(?:keystate|tests|bench|examples|docs)(?:\.[a-z_]\w*)+")
-#: What looks like one and is not: what a command writes, and a value in a checkpoint.
-ELSEWHERE = {"out/bench/results.json", "keystate-0.1.0.cdx.json", "keystate.default"}
+#: What looks like one and is not: what a command writes, and what types say of their fields.
+ELSEWHERE = {
+    "out/bench/results.json",
+    "keystate-0.1.0.cdx.json",
+    "keystate.default",
+    "keystate.defaultBeside",
+}
 
 
 def test_pages_name_files_and_modules_that_exist() -> None:

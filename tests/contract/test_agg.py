@@ -13,6 +13,7 @@ import keystate
 import pyarrow as pa
 import pytest
 from keystate import (
+    AggregateFunction,
     CheckpointError,
     DeclarationError,
     OutputTag,
@@ -344,8 +345,60 @@ def test_an_aggregate_that_is_added_at_a_restart_begins_then() -> None:
     harness.process(("a", 4, None), 600)
     harness.process(("b", None, None), 700)
     rows = {row.key: tuple(row[3:]) for row in harness.advance_watermark(1000)}
-    assert rows["a"][:7] == (2, 1, 1, 4, 4, 4, 4.0)
+    assert rows["a"] == (2, 1, 1, 4, 4, 4, 4.0, 4, 4, [4], 1)
     assert rows["b"] == (1, 1, 0, None, None, None, None, None, None, [], 0)
+
+
+@pytest.mark.parametrize("is_window", [True, False])
+def test_a_first_value_begins_where_it_is_added_or_renamed(is_window: bool) -> None:
+    """A null counts as one. What is left out at a restart begins anew when it is there again."""
+    of = windows(TUMBLING) if is_window else keystate.keyed(rows_of(SCHEMA), "key")
+    n, kept = agg.count().alias("n"), agg.first("value").alias("kept")
+    renamed = agg.first("value").alias("renamed")
+    runs: list[tuple[list[Any], str]] = [
+        ([n], "a1 b1 c1"),
+        ([n, kept], "a2 b- a3"),
+        ([n, kept, renamed], "a- b4 c5 d6"),
+        ([n, kept], "b7"),
+        ([n, kept, renamed], "a8 b9 c- d-"),
+    ]
+    harness = harness_of(of.aggregate(*runs[0][0]))
+    for aggregates, rows in runs:
+        harness = KeyedProcessHarness.restore(harness.snapshot(), of.aggregate(*aggregates))
+        values = [(key, None if value == "-" else int(value)) for key, value in rows.split()]
+        emitted = harness.process_batch([(key, value, at(1)) for key, value in values])
+    if is_window:
+        emitted = harness.advance_watermark(1000)
+    found = {row.key: (row.n, row.kept, row.renamed) for row in emitted}
+    assert found == {"a": (5, 2, 8), "b": (5, None, 9), "c": (3, 5, None), "d": (2, 6, None)}
+
+
+class _NumberAndFirst(AggregateFunction[Any, Any, Any]):
+    """Has an accumulator as earlier builds stored it."""
+
+    def create_accumulator(self) -> tuple[int, int | None]:
+        return 0, None
+
+    def add(self, value: Any, accumulator: tuple[int, int | None]) -> tuple[int, int | None]:
+        n, first = accumulator
+        return n + 1, first if n else value.value
+
+    def get_result(self, accumulator: tuple[int, int | None]) -> tuple[int, int | None]:
+        return accumulator
+
+
+def test_a_first_value_that_was_stored_alone_stays_the_first() -> None:
+    """As earlier builds and functions of rows store it; also if it is null."""
+    kinds = "n long, first long"
+    by_rows = windows(TUMBLING).aggregate(_NumberAndFirst(), kinds, kinds)
+    columns = agg.count().alias("n"), agg.first("value").alias("first")
+    by_columns = windows(TUMBLING).aggregate(*columns)
+    harness = harness_of(by_rows)
+    for made, value in ((by_rows, 1), (by_columns, 2), (by_rows, 3), (by_columns, 4)):
+        harness = KeyedProcessHarness.restore(harness.snapshot(), made)
+        harness.process_batch([("a", value, at(1)), ("b", None if value == 1 else value, at(1))])
+    rows = {row.key: (row.n, row.first) for row in harness.advance_watermark(1000)}
+    assert rows == {"a": (4, 1), "b": (4, None)}
 
 
 @pytest.mark.parametrize("count", [Count(), OpenedCount()], ids=["many rows", "one by one"])

@@ -153,6 +153,46 @@ def test_a_batch_query_is_as_sql(spark: Any, settings: Callable[..., None]) -> N
     )
 
 
+class _NumberAndFirst(keystate.AggregateFunction[Any, Any, Any]):
+    """Has an accumulator of which the first value is stored alone, as earlier builds did."""
+
+    def create_accumulator(self) -> tuple[int, int | None]:
+        return 0, None
+
+    def add(self, value: Any, accumulator: tuple[int, int | None]) -> tuple[int, int | None]:
+        n, first = accumulator
+        return n + 1, first if n else value.value
+
+    def get_result(self, accumulator: tuple[int, int | None]) -> tuple[int, int | None]:
+        return accumulator
+
+
+@pytest.mark.parametrize("added", ["first", "renamed"])
+def test_a_first_value_begins_where_it_is_added_and_else_goes_on(added: str, stream: Any) -> None:
+    fed = stream(SCHEMA)
+    columns = agg.count().alias("n"), agg.first("value").alias(added)
+    kinds = "n long, first long"
+
+    def build(*aggregate: Any) -> Any:
+        def query(df: Any) -> Any:
+            rows = keystate.keyed(df.withWatermark("time", "0 seconds"), "key")
+            return rows.window(TumblingEventTimeWindows.of(1000)).aggregate(*aggregate)
+
+        return query
+
+    for aggregate, values in (
+        ((_NumberAndFirst(), kinds, kinds), (1, None, None)),
+        (columns, (2, 3, None)),
+        (columns, (None, 4, 5)),
+    ):
+        fed.feed([(key, value, at(1)) for key, value in zip("abc", values)])
+        fed.run(build(*aggregate))
+    fed.feed([("end", 0, at(5000))])
+    rows = {row.key: (row.n, row[-1]) for row in fed.run(build(*columns)) if row.key != "end"}
+    expected = (1, None, None) if added == "first" else (2, 3, None)
+    assert rows == dict(zip("abc", ((3, first) for first in expected)))
+
+
 def test_the_state_can_be_read(spark: Any, stream: Any) -> None:
     fed = stream(SCHEMA)
     fed.feed([("a", 1, at(100)), ("a", None, at(200)), ("b", 3, at(1500))])

@@ -1,7 +1,8 @@
 """How aggregates of columns are computed: rows become accumulators, which are merged by group.
 
 An accumulator is one or two columns, its parts. One that is null, as of an aggregate that was added
-at a restart, is that of no rows.
+at a restart, is that of no rows. Of a first value a second part tells that, as its null may be the
+first row's.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ class Computation:
 
     #: How many columns an accumulator has.
     width = 1
+    #: How many it has where it is stored.
+    stored = 1
 
     def __init__(self, aggregate: ColumnAggregate) -> None:
         self._aggregate = aggregate
@@ -44,7 +47,7 @@ class Computation:
         match told.kind:
             case "min" | "max":
                 return [groups.most(parts[0], greatest=told.kind == "max")]
-            case "first" | "last":
+            case "first" | "last":  # of a first value that may be null, see below
                 return [groups.end(parts[0], told.kind == "last", told.ignore_nulls)]
             case "top_n":
                 return [groups.top(parts[0], told.n)]
@@ -54,12 +57,17 @@ class Computation:
         """The results that accumulators stand for."""
         return parts[0]
 
-    def pack(self, parts: Parts) -> pa.Array:
-        """Accumulators as they are stored."""
-        return parts[0]
+    def pack(self, parts: Parts) -> list[pa.Array]:
+        """The columns of accumulators as they are stored."""
+        return [parts[0]]
 
-    def unpack(self, stored: pa.Array) -> Parts:
-        """The parts of stored accumulators."""
+    def unpack(self, stored: pa.Array, *more: pa.Array) -> Parts:
+        """The parts of stored accumulators.
+
+        Args:
+            stored: their column.
+            more: others, if they have any.
+        """
         return [stored.cast(self.acc_type)]
 
 
@@ -76,6 +84,32 @@ class _Count(Computation):
         return pc.fill_null(parts[0], 0)
 
 
+class _First(Computation):
+    """The first value, which may be null; its parts are the value, and whether there is a row.
+
+    Without the second one, a null in what was stored before the aggregate was added would be taken
+    for the first row's.
+    """
+
+    width = 2
+    stored = 2
+
+    def _of_values(self, values: pa.Array) -> Parts:
+        return [*super()._of_values(values), np.full(len(values), True)]
+
+    def merge(self, groups: Groups, parts: Parts) -> Parts:
+        values, seen = parts
+        return [groups.end_of(values, last=False, counts=seen), groups.any(seen)]
+
+    def pack(self, parts: Parts) -> list[pa.Array]:
+        values, seen = parts
+        return [values, pa.array(seen)]
+
+    def unpack(self, stored: pa.Array, *more: pa.Array) -> Parts:
+        seen = pc.fill_null(more[0], False).to_numpy(zero_copy_only=False)
+        return [*super().unpack(stored), seen]
+
+
 class _Mean(Computation):
     """Its parts are sum and count, which are 0 for no rows."""
 
@@ -89,10 +123,10 @@ class _Mean(Computation):
         sums, counts = parts
         return pc.divide(sums, pc.if_else(pc.equal(counts, 0), None, counts.cast(pa.float64())))
 
-    def pack(self, parts: Parts) -> pa.Array:
-        return pa.StructArray.from_arrays(parts, fields=list(self.acc_type))
+    def pack(self, parts: Parts) -> list[pa.Array]:
+        return [pa.StructArray.from_arrays(parts, fields=list(self.acc_type))]
 
-    def unpack(self, stored: pa.Array) -> Parts:
+    def unpack(self, stored: pa.Array, *more: pa.Array) -> Parts:
         parts = zip(stored.flatten(), self.acc_type)
         return [pc.fill_null(part.cast(field.type), 0) for part, field in parts]
 
@@ -120,11 +154,11 @@ class _DistinctCount(Computation):
     def result(self, parts: Parts) -> pa.Array:
         return distinct_values.estimates(*parts)
 
-    def pack(self, parts: Parts) -> pa.Array:
+    def pack(self, parts: Parts) -> list[pa.Array]:
         of = pa.nulls(len(parts[0]), self.acc_type.field("of").type)
-        return pa.StructArray.from_arrays([*parts, of], fields=list(self.acc_type))
+        return [pa.StructArray.from_arrays([*parts, of], fields=list(self.acc_type))]
 
-    def unpack(self, stored: pa.Array) -> Parts:
+    def unpack(self, stored: pa.Array, *more: pa.Array) -> Parts:
         if not pa.types.is_struct(stored.type):  # it was begun before the shuffle
             most = np.full(len(stored), self._aggregate.declared.n, np.int32)
             kind = self.acc_type.field("least").type
@@ -141,6 +175,12 @@ _KINDS: dict[str, type[Computation]] = {
 }
 
 
+def _computation(aggregate: ColumnAggregate) -> Computation:
+    if aggregate.has_seen:
+        return _First(aggregate)
+    return _KINDS.get(aggregate.declared.kind, Computation)(aggregate)
+
+
 class Aggregation:
     """How some aggregates are computed together.
 
@@ -148,9 +188,9 @@ class Aggregation:
     """
 
     def __init__(self, aggregates: tuple[ColumnAggregate, ...]) -> None:
-        self._computations = [
-            _KINDS.get(each.declared.kind, Computation)(each) for each in aggregates
-        ]
+        self._computations = [_computation(each) for each in aggregates]
+        #: How many columns accumulators have where they are stored.
+        self.stored = sum(each.stored for each in self._computations)
 
     def lift(self, rows: pa.RecordBatch) -> Parts:
         """The accumulators of each row."""
@@ -170,7 +210,8 @@ class Aggregation:
 
     def pack(self, parts: Parts, kind: pa.StructType) -> pa.Array:
         """Accumulators as they are stored: structs of this type."""
-        packed = [each.pack(mine) for each, mine in zip(self._computations, self._split(parts))]
+        split = zip(self._computations, self._split(parts))
+        packed = [column for each, mine in split for column in each.pack(mine)]
         return pa.StructArray.from_arrays(packed, fields=list(kind))
 
     def unpack(self, stored: pa.Array) -> Parts:
@@ -178,9 +219,11 @@ class Aggregation:
         return self.unpack_columns(stored.flatten())
 
     def unpack_columns(self, stored: Parts) -> Parts:
-        """The parts of stored accumulators, of which each has a column."""
-        fields = zip(self._computations, stored)
-        return [part for each, field in fields for part in each.unpack(field)]
+        """The parts of stored accumulators, by their columns."""
+        rest = iter(stored)
+        columns = [[next(rest) for _ in range(each.stored)] for each in self._computations]
+        both = zip(self._computations, columns)
+        return [part for each, mine in both for part in each.unpack(*mine)]
 
     def _split(self, parts: Parts) -> list[Parts]:
         """The parts of each aggregate."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as T
 
+from keystate._codec.evolution import default_beside
 from keystate._spec import check_distinct
 from keystate.agg import Aggregate
 from keystate.errors import DeclarationError
@@ -34,7 +35,7 @@ class ColumnAggregate:
         declared: the aggregate as the user made it.
         column: the index of the column; ``None`` if rows are counted.
         value_type: of the column; null type if there is none.
-        acc_type: of what is stored of it.
+        acc_type: of what is stored of it; of a first value, of this value.
         result_type: of what is emitted.
     """
 
@@ -43,6 +44,20 @@ class ColumnAggregate:
     value_type: T.DataType
     acc_type: T.DataType
     result_type: T.DataType
+
+    @property
+    def has_seen(self) -> bool:
+        """Whether it is stored beside the value if there was a row, as that may have had a null."""
+        return self.declared.kind == "first" and not self.declared.ignore_nulls
+
+    def fields(self) -> list[T.StructField]:
+        """What is stored of it."""
+        name = self.declared.name
+        stored = [T.StructField(name, self.acc_type)]
+        if self.has_seen:
+            # A value that was stored without it, as earlier builds did, is that of a row.
+            stored.append(default_beside(f"{name} seen", T.BooleanType(), True, beside=name))
+        return stored
 
 
 def resolve(aggregates: Sequence[Aggregate], rows: T.StructType) -> tuple[ColumnAggregate, ...]:
@@ -63,8 +78,8 @@ def resolve(aggregates: Sequence[Aggregate], rows: T.StructType) -> tuple[Column
 
 
 def accumulator_type(aggregates: Sequence[ColumnAggregate]) -> T.StructType:
-    """The type of what is stored of these together: a field for each, of its name."""
-    return T.StructType([T.StructField(a.declared.name, a.acc_type) for a in aggregates])
+    """The type of what is stored of these together: each has a field of its name."""
+    return T.StructType([field for each in aggregates for field in each.fields()])
 
 
 def result_fields(aggregates: Sequence[ColumnAggregate]) -> list[T.StructField]:

@@ -90,14 +90,25 @@ class Groups:
 
     def end(self, values: pa.Array, last: bool, ignore_nulls: bool) -> pa.Array:
         """The first or last value of each group; with `ignore_nulls` null only if all are."""
+        counts = _valid(values) if ignore_nulls and values.null_count else None
+        return self.end_of(values, last, counts)
+
+    def end_of(self, values: pa.Array, last: bool, counts: Numbers | None) -> pa.Array:
+        """The first or last value of each group of those that count; null if there is none.
+
+        Args:
+            values: the values.
+            last: whether it is the last one.
+            counts: which of them count; ``None`` if all do.
+        """
         if self.are_alone:
             return values
         size = len(self.order)
-        if not (ignore_nulls and values.null_count):
+        if counts is None or counts.all():
             places = self.starts + self.sizes - 1 if last else self.starts
             return values.take(pa.array(self.order[places]))
         reduce, none = (np.maximum, -1) if last else (np.minimum, size)
-        places = np.where(_valid(values)[self.order], np.arange(size), none)
+        places = np.where(counts[self.order], np.arange(size), none)
         found = reduce.reduceat(places, self.starts)
         missing = found == none
         return values.take(pa.array(self.order[np.where(missing, 0, found)], mask=missing))

@@ -134,7 +134,7 @@ class ColumnWindowsOperator(ColumnOperator):
         windows = self._function
         if count and windows.late_output is None:
             if windows.combined:
-                numbers = rows.column(rows.num_columns - len(windows.aggregates) - 1)
+                numbers = rows.column(rows.num_columns - self._aggregation.stored - 1)
                 count = pc.sum(numbers.filter(pa.array(late))).as_py()
             windows.dropped.inc(count)
         elif count:

@@ -48,7 +48,7 @@ class ColumnOperator(BatchOperator):
     def _lift(self, rows: pa.RecordBatch) -> Parts:
         """The accumulators of rows."""
         if self._function.combined:
-            columns = rows.columns[-len(self._function.aggregates) :]
+            columns = rows.columns[-self._aggregation.stored :]
             parts: Parts = self._aggregation.unpack_columns(columns)
         else:
             parts = self._aggregation.lift(rows)

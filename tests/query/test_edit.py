@@ -180,6 +180,33 @@ def test_another_key(spark: Any, stream: Callable[..., Any], tmp_path: Path) -> 
     ]
 
 
+def test_rows_with_the_old_key_and_a_new_one(
+    spark: Any, stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    """They would keep the old one, of the same type, if the struct counted."""
+    fed = stream("user string")
+    fed.feed([("Ann",), ("Bob",)])
+    fed.run(lambda df: counts(df, "user"))
+    editor = admin.edit(str(fed.checkpoint))
+
+    def twice(df: Any) -> Any:
+        return df.withColumn("user", F.lower("key.user"))
+
+    with pytest.raises(DeclarationError, match=r"their key twice.*columns user: drop the one"):
+        editor.rekey("user string", twice)
+    editor.rekey("user string", lambda df: twice(df).drop("key"))
+    editor.rekey(
+        "user string", lambda df: df.withColumn("key", F.struct(F.upper("key.user").alias("user")))
+    )
+    editor.rekey("user string", lambda df: twice(df).drop("key"))
+    # A key column may be named as a column of the state, and so as the struct itself.
+    editor.rekey("key string", lambda df: df.withColumn("key", F.col("key.user")))
+    editor.rekey("key string", lambda df: df)
+    editor.write(str(tmp_path / "edited"))
+    state = admin.read_state(spark, str(tmp_path / "edited"), state="count")
+    assert sorted(row[0] for row in state.select("key.key").collect()) == ["ann", "bob"]
+
+
 def test_what_can_not_be_edited(
     spark: Any, stream: Callable[..., Any], settings: Callable[..., None], tmp_path: Path
 ) -> None:

@@ -99,6 +99,28 @@ def state_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFrame:
     return df.select(*columns)
 
 
+def rekeyed_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFrame:
+    """What :func:`state_rows` gives of rows that were given another key.
+
+    Raises:
+        DeclarationError: also where they have the key twice. A struct of the same type may be the
+            old key, which was only kept.
+    """
+    rows = state_rows(df, spec, key)
+    of_state = {"key", "position", *(column for column, _, _ in _entry_columns(spec))}
+    if (
+        "key" in df.columns
+        and _same(df.schema["key"].dataType, key)
+        and all(name in df.columns and name not in of_state for name in key.names)
+    ):
+        name = TIMERS if spec is None else spec.name
+        raise DeclarationError(
+            f"the rows of state '{name}' have their key twice, as the struct 'key' and as the "
+            f"columns {', '.join(key.names)}: drop the one that is not the new key"
+        )
+    return rows
+
+
 def _entry_columns(spec: StateSpec | None) -> list[tuple[str, T.DataType, str]]:
     """Names and types; and the field of the struct in which Spark's reader gives it."""
     if spec is None:

@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from keystate._checkpoint.new_state import (
     empty_stream,
     key_type_of,
+    rekeyed_rows,
     spec_of,
     state_rows,
 )
@@ -145,7 +146,7 @@ class OperatorDraft:
             name: spec for name, spec in self.specs.items() if spec is None or spec.kind in KEYED
         }
         rows = {
-            name: state_rows(change(self.read(session, name)), spec, key_type)
+            name: rekeyed_rows(change(self.read(session, name)), spec, key_type)
             for name, spec in keyed.items()
         }
         self.rows.update(rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import threading
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -301,7 +302,7 @@ def test_what_can_not_be(spark: Any, counting: Counting, tmp_path: Path) -> None
     # What a driver left that died is replaced.
     keystate.canary(counting.checkpoint, start_new, spark=spark)
     Path(f"{counting.checkpoint}.canary/commits/5").unlink()
-    Path(counting.checkpoint).with_name(".checkpoint.canary.cut-off").mkdir()
+    Path(counting.checkpoint).with_name(f".checkpoint.canary.{uuid.uuid4()}").mkdir()
     canary = keystate.canary(counting.checkpoint, start_new, spark=spark)
     assert canary.batch == 5 and left(counting) == ["checkpoint.canary"]
     with pytest.raises(ConfigurationError, match="KEYSTATE_CANARY_NO_INPUT"):

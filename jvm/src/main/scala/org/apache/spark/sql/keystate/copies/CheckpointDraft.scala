@@ -8,6 +8,7 @@ import java.util.UUID
 import scala.annotation.tailrec
 import scala.util.Using
 import scala.util.control.NonFatal
+import scala.util.matching.Regex
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, FileUtil, Path}
@@ -371,6 +372,10 @@ private[keystate] final class CheckpointDraft(
 }
 
 private object CheckpointDraft {
+
+  /** The names of the folders in which a checkpoint is made, next to its place. */
+  def nameOf(target: Path): Regex =
+    s"\\.${Regex.quote(target.getName)}\\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\\.empty)?".r
 
   /** A run file that is copied.
     *

@@ -7,7 +7,7 @@ import java.util.UUID
 import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{GlobFilter, Path}
+import org.apache.hadoop.fs.Path
 import org.json4s.JString
 import org.json4s.jackson.JsonMethods.parse
 
@@ -76,8 +76,10 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
       new CheckpointDeletion(root, conf).run()
     }
     // What a process wrote that died before it gave the folder its name.
-    val cutOff = new GlobFilter(s".${root.getName}.*")
-    try fs.listStatus(root.getParent, cutOff).foreach(one => fs.delete(one.getPath, true))
+    val cutOff = CheckpointDraft.nameOf(root)
+    try
+      fs.listStatus(root.getParent, (path: Path) => cutOff.matches(path.getName))
+        .foreach(one => fs.delete(one.getPath, true))
     catch { case _: FileNotFoundException => }
   }
 

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.copies
 
-import java.io.FileNotFoundException
+import java.io.{FileNotFoundException, IOException}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, NoSuchFileException, Paths}
 import java.util.UUID
@@ -73,8 +73,9 @@ private[keystate] final class CheckpointDraft(
     else new Path(target.getParent, s".${target.getName}.${UUID.randomUUID}")
 
   /** Throws if there is something in its place. */
-  def checkFree(): Unit =
-    if (fs.exists(target) && fs.listStatus(target).nonEmpty) throw exists(target.toString)
+  def checkFree(): Unit = if (!isFree) throw exists(target.toString)
+
+  private def isFree: Boolean = !fs.exists(target) || fs.listStatus(target).isEmpty
 
   /** Writes all of it. If anything fails, nothing is left behind. */
   def write(body: => Unit): Unit = {
@@ -113,8 +114,13 @@ private[keystate] final class CheckpointDraft(
   private def writeAndRename(body: => Unit): Unit =
     try {
       body
-      fs.delete(target, true) // if it is there, it is empty
+      // Another one may have been made there meanwhile, which stays.
+      checkFree()
+      try fs.delete(target, false)
+      catch { case _: IOException if !isFree => throw exists(target.toString) }
       if (!fs.rename(root, target)) throw exists(target.toString)
+      // Hadoop moves it into a folder that has come just now.
+      if (fs.delete(new Path(target, root.getName), true)) throw exists(target.toString)
     } finally deleteForGood()
 
   /** Tasks of a job that failed may write on for a moment, and make the folder again. */

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
@@ -52,7 +51,7 @@ def begin_at(spark: SparkSession, start: Callable[[str], Any], checkpoint: str) 
     """
     query = begin(spark, AS_BEFORE, lambda: start(checkpoint))
     started_on = bridge.checkpoint_of(spark, str(query.id))
-    if started_on and not is_same(started_on, checkpoint):
+    if started_on and not is_same(spark, started_on, checkpoint):
         query.stop()
         raise ConfigurationError(
             f"the query was to be started on {checkpoint}, and was on {started_on}: use what the "
@@ -62,10 +61,13 @@ def begin_at(spark: SparkSession, start: Callable[[str], Any], checkpoint: str) 
     return query
 
 
-def is_same(resolved: str, place: str) -> bool:
-    """Whether a checkpoint location, as Spark resolved it, can be one that a user has given."""
-    ends = (f"/{urlsplit(one).path.strip('/')}/" for one in (resolved, place))
-    return next(ends).endswith(next(ends))
+def is_same(spark: SparkSession, resolved: str, place: str) -> bool:
+    """Whether a checkpoint location, as Spark resolved it, is the one that a user has given.
+
+    Spark's is empty if its query has ended.
+    """
+    same: bool = resolved != "" and bridge.call(spark, "isSamePlace", resolved, place)
+    return same
 
 
 def make_sure(spark: SparkSession, query: Any) -> None:

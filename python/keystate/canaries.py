@@ -287,7 +287,7 @@ def canary(
             (
                 one
                 for one in session.streams.active
-                if is_same(bridge.checkpoint_of(session, str(one.id)), checkpoint)
+                if is_same(session, bridge.checkpoint_of(session, str(one.id)), checkpoint)
             ),
             None,
         )

@@ -20,6 +20,7 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
+from keystate._starts import is_same
 from keystate.session import FORMAT_KEY
 
 from tests.drawn import drawn
@@ -337,3 +338,11 @@ def test_times_are_compared_to_the_microsecond(spark: Any) -> None:
     assert CanaryRows(*sides, ["key"]).compare(0, 0)["changed"] == 1
     found = CanaryRows(*sides, ["time"]).compare(0, 0)
     assert (found["added"], found["removed"], found["changed"]) == (1, 0, 1)
+
+
+def test_places_are_compared_as_a_whole(spark: Any) -> None:
+    assert is_same(spark, "file:/a/b/q", "/a/b/q/") and is_same(spark, "file:/a", "file:///a")
+    assert is_same(spark, f"file:{Path.cwd()}/a/q", "a/q")
+    assert not is_same(spark, "file:/a/b/q", "/b/q"), "the end is the same"
+    assert not is_same(spark, "file:/a/q#1", "/a/q#2")
+    assert not is_same(spark, "", "/a"), "its query has ended"

@@ -27,6 +27,10 @@ private[keystate] trait RunningQueryCalls {
   def checkpointOf(query: String): String =
     checkpoints.activeQuery(query).fold("")(_.resolvedCheckpointRoot)
 
+  /** Whether two names of checkpoints are of one place. */
+  def isSamePlace(one: String, other: String): Boolean =
+    checkpoints.place(one) == checkpoints.place(other)
+
   /** Waits until the micro-batch of a query has ended, or for so many ms, and lets no other one
     * begin until `letGo`. Returns whether none runs now.
     */

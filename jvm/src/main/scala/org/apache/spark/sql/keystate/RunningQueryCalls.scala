@@ -29,7 +29,7 @@ private[keystate] trait RunningQueryCalls {
 
   /** Whether two names of checkpoints are of one place. */
   def isSamePlace(one: String, other: String): Boolean =
-    checkpoints.place(one) == checkpoints.place(other)
+    CheckpointFiles.isSamePlace(checkpoints.place(one), checkpoints.place(other))
 
   /** Waits until the micro-batch of a query has ended, or for so many ms, and lets no other one
     * begin until `letGo`. Returns whether none runs now.

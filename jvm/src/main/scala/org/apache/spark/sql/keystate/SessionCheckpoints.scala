@@ -30,9 +30,11 @@ private[keystate] final class SessionCheckpoints(val session: ClassicSparkSessio
   def stopped(checkpoint: String): Path = {
     val root = place(checkpoint)
     session.streams.active.foreach {
-      // Compared as paths: one may be file:/a and the other file:///a.
       case query: StreamingQueryWrapper
-          if new Path(query.streamingQuery.resolvedCheckpointRoot) == root =>
+          if CheckpointFiles.isSamePlace(
+            new Path(query.streamingQuery.resolvedCheckpointRoot),
+            root
+          ) =>
         throw KeystateErrors.queryIsRunning(checkpoint)
       case _ =>
     }

@@ -92,7 +92,7 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
         val of = new Path(original)
         !CheckpointOwner
           .moved(of, CheckpointFiles.create(of, conf))
-          .exists(to => new Path(to) == root)
+          .exists(to => CheckpointFiles.isSamePlace(new Path(to), root))
       }
     } else
       files.exists(CheckpointOwner.unfinished(root)) && CheckpointOwner.moved(root, files).isEmpty

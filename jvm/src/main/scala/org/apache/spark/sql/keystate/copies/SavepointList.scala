@@ -6,7 +6,7 @@ import org.json4s.jackson.JsonMethods.{compact, render}
 import org.json4s.{JArray, JInt, JObject, JString}
 
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.files.{CheckpointOwner, SavepointRecords}
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, SavepointRecords}
 
 /** The savepoints of a checkpoint that are there, by its records. */
 private[keystate] final class SavepointList(root: Path, conf: Configuration) {
@@ -23,7 +23,9 @@ private[keystate] final class SavepointList(root: Path, conf: Configuration) {
     new StoredReferences(root, conf).sweep()
     val made = records.all
       .filter(_._2.state == SavepointRecords.Made)
-      .filter { case (_, record) => in.forall(_ == new Path(record.savepoint).getParent) }
+      .filter { case (_, record) =>
+        in.forall(CheckpointFiles.isSamePlace(_, new Path(record.savepoint).getParent))
+      }
       .toSeq
     val found = made.sortBy(_._2.time).flatMap { case (id, record) => describe(id, record) }
     compact(render(JArray(found.toList)))
@@ -36,7 +38,7 @@ private[keystate] final class SavepointList(root: Path, conf: Configuration) {
     if (savepoint.getFileSystem(conf).exists(savepoint))
       throw KeystateErrors.savepointExists(s"$savepoint")
     val ids = records.all.filter { case (_, record) =>
-      new Path(record.savepoint) == savepoint
+      CheckpointFiles.isSamePlace(new Path(record.savepoint), savepoint)
     }.keys
     if (ids.isEmpty) throw KeystateErrors.noCheckpoint(s"$savepoint")
     ids.foreach(new StoredReferences(root, conf).release)

@@ -1,14 +1,18 @@
 package org.apache.spark.sql.keystate.files
 
 import java.io.FileNotFoundException
+import java.net.URI
 import java.nio.file.NoSuchFileException
+import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.Using
+import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs._
 import org.apache.hadoop.fs.local.LocalFs
 
+import org.apache.spark.deploy.SparkHadoopUtil
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.internal.SQLConf
 
@@ -78,6 +82,33 @@ private[keystate] object CheckpointFiles {
     val fs = path.getFileSystem(conf)
     path.makeQualified(fs.getUri, fs.getWorkingDirectory).toString
   }
+
+  /** Whether two resolved names are of one place. Where a name has no host, Spark adds that of the
+    * default file system by Hadoop's `FileContext`, with a port (`hdfs://node:8020/q`). `qualified`
+    * does so by `FileSystem`, with a port only if it was set (`hdfs://node/q`). So a port that is
+    * the scheme's own makes no difference, also after a name service.
+    */
+  def isSamePlace(one: Path, other: Path): Boolean = plainPlace(one) == plainPlace(other)
+
+  /** A name without the port that is the scheme's own: equal for equal places only. */
+  def plainPlace(place: Path): Path = {
+    val uri = place.toUri
+    if (uri.getPort >= 0 && uri.getPort == ports.computeIfAbsent(uri.getScheme, portOf(_))) {
+      val user = Option(uri.getUserInfo).fold("")(_ + "@")
+      new Path(uri.getScheme, s"$user${uri.getHost}", uri.getPath)
+    } else place
+  }
+
+  private val ports = new ConcurrentHashMap[String, Int]
+
+  /** Negative if it has none. It belongs to the scheme, so any host will do; none is called. */
+  private def portOf(scheme: String): Int =
+    try
+      FileContext
+        .getFileContext(URI.create(s"$scheme://localhost/"), SparkHadoopUtil.get.conf)
+        .getDefaultFileSystem
+        .getUriDefaultPort
+    catch { case NonFatal(_) => -1 } // then Spark does not add it
 
   /** Whether the folder is in an object store, where nothing is renamed. */
   def isObjectStore(folder: Path, conf: Configuration): Boolean =

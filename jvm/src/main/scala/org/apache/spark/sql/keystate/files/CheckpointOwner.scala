@@ -162,7 +162,9 @@ private[keystate] object CheckpointOwner extends Logging {
         if (log.getName != Commits) noteLook(checkpoint)
       }
 
-  /** The last micro-batch that a query of this driver may begin, by checkpoint. */
+  /** The last micro-batch that a query of this driver may begin, by `plainPlace` of a checkpoint.
+    * So are the two sets below: who tells it may name the checkpoint in another way than Spark.
+    */
   private val limits = new ConcurrentHashMap[Path, Long]
 
   /** Lets a query of this driver begin no micro-batch after `last`; None: any. It waits before it
@@ -170,7 +172,8 @@ private[keystate] object CheckpointOwner extends Logging {
     * stopped, Spark interrupts its thread, and so it ends.
     */
   def limit(checkpoint: Path, last: Option[Long]): Unit = limits.synchronized {
-    last.fold(limits.remove(checkpoint))(limits.put(checkpoint, _))
+    val place = CheckpointFiles.plainPlace(checkpoint)
+    last.fold(limits.remove(place))(limits.put(place, _))
     limits.notifyAll()
   }
 
@@ -179,26 +182,27 @@ private[keystate] object CheckpointOwner extends Logging {
 
   /** Lets a query of this driver begin no micro-batch until `letGo`: it waits as with `limit`. */
   def hold(checkpoint: Path): Unit =
-    onHold.add(checkpoint): Unit
+    onHold.add(CheckpointFiles.plainPlace(checkpoint)): Unit
 
   def letGo(checkpoint: Path): Unit = limits.synchronized {
-    onHold.remove(checkpoint)
+    onHold.remove(CheckpointFiles.plainPlace(checkpoint))
     limits.notifyAll()
   }
 
   /** Whether a query waits to begin a micro-batch. */
-  def isWaiting(checkpoint: Path): Boolean = waiting.contains(checkpoint)
+  def isWaiting(checkpoint: Path): Boolean =
+    waiting.contains(CheckpointFiles.plainPlace(checkpoint))
 
   private def awaitLimit(checkpoint: Path, batch: Long): Unit =
     if (!limits.isEmpty || !onHold.isEmpty) limits.synchronized {
-      def mayBegin = !onHold.contains(checkpoint) &&
-        Option(limits.get(checkpoint)).forall(batch <= _)
+      val place = CheckpointFiles.plainPlace(checkpoint)
+      def mayBegin = !onHold.contains(place) && Option(limits.get(place)).forall(batch <= _)
       if (!mayBegin)
         try {
-          waiting.add(checkpoint)
+          waiting.add(place)
           while (!mayBegin) limits.wait()
         } finally
-          waiting.remove(checkpoint): Unit
+          waiting.remove(place): Unit
     }
 
   /** Does `check` before a micro-batch gets its entry in the offset log, and before it is planned.

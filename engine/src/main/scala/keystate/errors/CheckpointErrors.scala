@@ -16,9 +16,9 @@ private[errors] trait CheckpointErrors {
     NoCheckpoint.error(s"The logs of the checkpoint $location don't have batch $batch any more.")
 
   def sourceFileGone(batch: Long, file: String): KeystateException = MissingFile.error(
-    s"The checkpoint can't be copied as it is after batch $batch: the source's file $file, which a " +
-      "query would go on from, does not exist. Sources keep what the newest batches need: copy the " +
-      "newest version, or restore the file."
+    s"The checkpoint can't be copied as it is after batch $batch: the source's file $file, which " +
+      "a query would go on from, does not exist. Sources keep what the newest batches need: copy " +
+      "the newest version, or restore the file."
   )
 
   /** @param kept

@@ -9,9 +9,9 @@ import org.apache.spark.sql.keystate.files.{CheckpointFiles, QueryLogs}
 import org.apache.spark.sql.keystate.shim.LogEntries
 import org.apache.spark.sql.keystate.source.SourceStream
 
-/** The files of stateful sources that the offset log names. Of its newest entry they are all needed:
-  * they have the rows of that micro-batch, and the state that the sources go on from. A running query
-  * deletes those of an entry when it begins the second one after it.
+/** The files of stateful sources that the offset log names. Those of its newest entry are needed:
+  * they have the rows of that micro-batch, and the state that the sources go on from. A running
+  * query deletes those of an entry when it begins the second one after it.
   */
 private[keystate] object NamedSegments {
 

@@ -261,8 +261,8 @@ private[keystate] final class CheckpointDraft(
     * Throws if a file is gone that a stateful source goes on from.
     */
   def copyLogs(batch: CommittedBatch): Unit = {
-    // What the sources keep of it is written before the entry, so that is copied after it. A running
-    // query deletes it soon, so it comes before all else.
+    // What the sources keep of it is written before the entry, so that is copied after it. A
+    // running query deletes it soon, so it comes before all else.
     val newest = copyBegun(batch).orElse(QueryLogs.offsets(conf, source.root).get(batch.number))
     val named = newest.toSeq.flatMap(NamedSegments.of)
     copyAndTell(named).headOption.foreach { file =>

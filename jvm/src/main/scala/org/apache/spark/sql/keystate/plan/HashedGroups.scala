@@ -29,6 +29,7 @@ private[plan] final class HashedGroups(
   private val groups = new JHashMap[UnsafeRow, Group]
   private val joined = new JoinedRow
   private var seen = 0L
+  private var begun = 0L // groups, also those that were given away
   private var held = 0L
 
   /** Whether so many of the first rows had a group of their own that to put them together would not
@@ -52,11 +53,12 @@ private[plan] final class HashedGroups(
     if (group == null) {
       group = new Group(columnsOfGroup.copy(), wanted)
       groups.put(group.columns, group)
+      begun += 1
       held += GroupCost
     }
     held += group.take(row)
     seen += 1
-    isOff = seen == Sample && groups.size > Sample / 8
+    isOff = seen == Sample && begun > Sample / 8
   }
 
   private def clear(): Unit = {

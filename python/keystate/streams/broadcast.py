@@ -25,8 +25,9 @@ def broadcast(df: DataFrame, *state_descriptors: MapStateDescriptor[Any, Any]) -
     Connect it: ``keystate.keyed(df, "key").connect(keystate.broadcast(rules, RULES))``.
 
     Args:
-        df: a stream; or a batch DataFrame, whose rows are then broadcast once, in the query's first
-            micro-batch. The rows of a micro-batch must fit into the driver's memory.
+        df: a stream; or a batch DataFrame, whose rows are then broadcast once, in the first
+            micro-batch that the operator has with it. The rows of a micro-batch must fit into the
+            driver's memory.
         state_descriptors: the broadcast states that the function has.
     """
     return BroadcastStream(df, state_descriptors)

@@ -35,7 +35,7 @@ class ConnectedStreams:
     Made by ``keystate.keyed(a, "k").connect(keystate.keyed(b, "k"))``.
 
     Both are streams, or both batch DataFrames; or one is a stream and the other a batch DataFrame,
-    whose rows then come once, before those of the query's first micro-batch.
+    whose rows then come once, before those of the first micro-batch that the operator has with it.
 
     Within a micro-batch the rows of the first come before those of the second, unless `ordered_by`
     is given: a column that both have, or a pair of the first's and the second's, of one type. Then

@@ -14,8 +14,9 @@ import org.apache.spark.sql.keystate.jvm.{ConnectedData, FunctionAdapter, ScalaB
   * columns, of the same types in the same order, else `KEYSTATE_DECLARATION`.
   *
   * Both are streams or both batch Datasets, or one is a stream and the other a batch Dataset: then
-  * that one's elements come once, before those of the query's first micro-batch. Otherwise, in each
-  * micro-batch, elements of the first come before those of the second, unless `orderedBy` is told.
+  * that one's elements come once, before those of the first micro-batch that the operator has with
+  * it. Otherwise, in each micro-batch, elements of the first come before those of the second, unless
+  * `orderedBy` is told.
   */
 sealed abstract class ConnectedStreams[A, B] private[keystate] (
     first: KeyedRowStream[A],

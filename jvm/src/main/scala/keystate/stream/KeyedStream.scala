@@ -306,7 +306,7 @@ final class KeyedOps[T](data: Dataset[T]) {
 
   /** Its rows for every subtask of the operator that it is connected to, which keeps in states of
     * these descriptors, one at least, what it makes of them. A batch Dataset can be broadcast to a
-    * stream: its rows are broadcast once, in the first micro-batch of the query's life.
+    * stream: its rows are broadcast once, in the first micro-batch that the operator has with it.
     */
   def broadcast(descriptors: MapStateDescriptor[_, _]*): BroadcastStream[T] =
     new BroadcastStream(BroadcastData(data, descriptors))

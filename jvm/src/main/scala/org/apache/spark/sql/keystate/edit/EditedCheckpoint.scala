@@ -100,13 +100,15 @@ private[keystate] final class EditedCheckpoint(
 
   private def keptStates(operator: Long, kept: Map[String, String], batch: CommittedBatch) = {
     val store = StoreLocation.DefaultStore
-    val recorded = source.states(operator, source.manifest(batch, operator, 0, store))
+    val manifest = source.manifest(batch, operator, 0, store)
+    val recorded = source.states(operator, manifest)
     KeptStates(
       source.operatorFolder(operator),
       operator,
       batch.version,
       (0 until batch.partitions).map(source.idOf(batch, operator, _, store)),
-      kept.map { case (old, name) => name -> recorded.find(_.name == old).get }
+      kept.map { case (old, name) => name -> recorded.find(_.name == old).get },
+      manifest.families
     )
   }
 

@@ -13,6 +13,7 @@ import keystate.checkpoint.OperatorState
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
 import org.apache.spark.sql.keystate.copies.CheckpointDraft
+import org.apache.spark.sql.keystate.metadata.StaticInputs
 import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateSpec}
 
 /** Writes an operator into a new checkpoint: what describes it, and its state. */
@@ -39,7 +40,7 @@ private[keystate] final class OperatorWriter(
       session,
       new Path(draft.root, s"state/${of.number}"),
       of.number,
-      manifests.map(complete(_, of, stays)),
+      manifests.map(complete(_, of, stays, kept.map(_.families))),
       version,
       DataTypeUtils.fromAttributes(of.keys.keys)
     ).write(of.states, kept, subtaskEntries(of, stays, manifests.size))
@@ -50,13 +51,15 @@ private[keystate] final class OperatorWriter(
   /** An empty query's version file with all families of the operator: the query knows nothing of
     * what belongs to subtasks. States that are kept have the properties that they had: what they
     * record of expired entries, and types of before. Timers of an earlier release lack their key.
+    * What the operator has read of static inputs stays too; a new one has read none.
     */
   private def complete(
       manifest: Manifest,
       of: WrittenOperator,
-      stays: Map[String, StateFamily]
+      stays: Map[String, StateFamily],
+      before: Option[Seq[StateFamily]]
   ): Manifest = {
-    val keyed = manifest.families.map { family =>
+    val keyed = manifest.families.map(StaticInputs.written(_, before)).map { family =>
       stays
         .get(family.name)
         .fold(family)(old => family.copy(properties = family.properties ++ old.properties))

@@ -44,13 +44,16 @@ private[keystate] final case class StateRowsOf(state: Option[StateSpec], rows: D
   *   what follows the version in the names of the partitions' version files
   * @param states
   *   the stored states by their new names
+  * @param families
+  *   all that the operator has there
   */
 private[keystate] final case class KeptStates(
     folder: Path,
     operator: Long,
     version: Long,
     ids: Seq[Option[String]],
-    states: Map[String, StateFamily]
+    states: Map[String, StateFamily],
+    families: Seq[StateFamily]
 )
 
 /** An entry that a subtask has for itself, in the operator group.

@@ -30,7 +30,7 @@ import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.forget.{Forgetting, TaskForgets}
 import org.apache.spark.sql.keystate.metadata.{
-  OperatorRecord, RecordedStates, SparkStateSchema, StateChanges, UndeclaredStates
+  OperatorRecord, RecordedStates, SparkStateSchema, StateChanges, StaticInputs, UndeclaredStates
 }
 import org.apache.spark.sql.keystate.metrics.{
   LastSamples, MetricValues, SampledKeys, SubtaskReports
@@ -98,11 +98,13 @@ private[keystate] class KeyedProcessExec(
   /** None: the base's count what Spark's own function handles do. */
   override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = Nil
 
-  /** Whether the right child is read. A static input is read with the first micro-batch only: after
-    * that nothing may run its plan.
+  /** Whether the right child is read. A static input is read with one micro-batch only: after that
+    * nothing may run its plan.
     */
-  private def readsRightIn(info: Option[StatefulOperatorStateInfo]): Boolean =
-    side.exists(!_.once || info.forall(_.storeVersion == 0))
+  private def readsRightIn(info: Option[StatefulOperatorStateInfo]): Boolean = side.exists { side =>
+    !side.once ||
+    info.forall(StaticInputs.reads(side.name, _, session.sessionState.newHadoopConf()))
+  }
 
   private def readsRight: Boolean = readsRightIn(stateInfo)
 
@@ -338,7 +340,13 @@ private[keystate] class KeyedProcessExec(
       spec,
       OperatorColumns(inputs.columns, inputs.keys, output),
       inputs.rowOrder,
-      OperatorTasks.StoredState(getStateInfo, maxParallelism, checkpointIds, purges),
+      OperatorTasks.StoredState(
+        getStateInfo,
+        maxParallelism,
+        checkpointIds,
+        purges,
+        side.filter(_.once && readsRight).map(_.name)
+      ),
       OperatorTasks.Times(
         batchTimestampMs,
         // In real-time mode timers come before rows: what they have ended is over for rows too.

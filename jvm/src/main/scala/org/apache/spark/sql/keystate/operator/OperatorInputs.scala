@@ -2,6 +2,8 @@ package org.apache.spark.sql.keystate.operator
 
 import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, SortOrder}
 
+import org.apache.spark.sql.keystate.metadata.StaticInputs
+
 /** The children of an operator as the inputs of its function.
   *
   * @param left
@@ -67,15 +69,20 @@ private[keystate] object OperatorInputs {
 /** What the right child of an operator is for. */
 private[keystate] sealed trait RightSide {
 
-  /** Whether the right child is no stream while the left one is. Then it is read in the query's
-    * first micro-batch only.
+  /** Whether the right child is no stream while the left one is. Then it is read in one micro-batch
+    * only: the first one, or the first that the operator has with it.
     */
   def once: Boolean
+
+  /** What a checkpoint calls it where it is read once. */
+  def name: String
 }
 
 /** What is broadcast to an operator. */
 private[keystate] final case class BroadcastSide(columns: Seq[Attribute], once: Boolean)
-    extends RightSide
+    extends RightSide {
+  override def name: String = StaticInputs.Broadcast
+}
 
 /** A second input with keys.
   *
@@ -101,4 +108,6 @@ private[keystate] final case class KeyedSide(
     isFirst: Boolean,
     merged: Boolean,
     initial: Boolean
-) extends RightSide
+) extends RightSide {
+  override def name: String = if (initial) StaticInputs.Initial else StaticInputs.Connected
+}

@@ -23,7 +23,7 @@ import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import keystate.ttl.Expiry
 import org.apache.spark.sql.keystate.forget.TaskForgets
-import org.apache.spark.sql.keystate.metadata.{RecordedStates, SparkStateSchema}
+import org.apache.spark.sql.keystate.metadata.{RecordedStates, SparkStateSchema, StaticInputs}
 import org.apache.spark.sql.keystate.metrics.{KeyCounter, MetricValues, SampledKeys, SubtaskReports}
 import org.apache.spark.sql.keystate.size.StateSizes
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
@@ -126,6 +126,10 @@ private[keystate] final class OperatorTasks(
     val expired = OperatorTasks.expiries(spec, times, own.family, live = realTime)
     for (timers <- own.family(OwnFamilies.TimersName); key <- timerKey)
       OwnFamilies.checkTimerKey(timers, key)
+    own.family(StateStore.DEFAULT_COL_FAMILY_NAME).foreach { f =>
+      val read = StaticInputs.after(f, own.version, state.staticInput)
+      own.registerFamily(f.name, f.layout, read)
+    }
     // For who reads the version: its batch went by a clock that is not recorded.
     if (realTime) own.family(StateStore.DEFAULT_COL_FAMILY_NAME).foreach { f =>
       own.registerFamily(f.name, f.layout, OwnFamilies.madeInRealTime(f, own.version + 1))
@@ -243,12 +247,15 @@ private[keystate] object OperatorTasks {
     *   the ids of the partitions' version files; each is None with checkpoint format v1
     * @param purges
     *   whether states that the function no longer declares are deleted
+    * @param staticInput
+    *   what is read of the inputs that are read once; see [[StaticInputs]]
     */
   final case class StoredState(
       info: StatefulOperatorStateInfo,
       maxParallelism: Int,
       checkpointIds: Seq[Option[String]],
-      purges: Boolean
+      purges: Boolean,
+      staticInput: Option[String] = None
   )
 
   /** The times of a micro-batch, in ms.

@@ -25,6 +25,7 @@ from keystate import (
     admin,
 )
 from keystate.session import FORMAT_KEY
+from pyspark.sql import functions as F
 
 from tests.contract.type_cases import CASES
 from tests.drawn import drawn
@@ -260,3 +261,50 @@ def test_a_damaged_file_is_named(
         path.unlink()
     with pytest.raises(CheckpointError, match="KEYSTATE_MISSING_FILE"):
         admin.lookup(str(fed.checkpoint), state="last", key=7)
+
+
+class OfPlaces(KeyedProcessFunction):
+    """Keeps values and timers; of one state, the map's keys are structs."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+
+    def open(self, ctx: Any) -> None:
+        self.last = ctx.get_state(ValueStateDescriptor("last", "long"))
+        places = MapStateDescriptor("places", self.place, "long")
+        self.places = ctx.get_map_state(places)
+
+    def process_element(self, row: Any, ctx: Any) -> None:
+        self.last.update(row.value)
+        self.places[(row.key,)] = row.value
+        ctx.timer_service().register_processing_time_timer(4_000_000_000_000)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> None:
+        pass
+
+
+def test_keys_that_are_null_are_found_after_columns_no_longer_are(
+    spark: Any, stream: Callable[..., Any]
+) -> None:
+    """Of states, maps and timers: what was stored earlier is what it is."""
+    fed = stream(KINDS)
+    checkpoint = str(fed.checkpoint)
+    fed.feed([(None, 1), (0, 2)])
+    fed.run(lambda df: keystate.keyed(df, "key").process(OfPlaces("p long"), "x int"))
+    fed.feed([(None, 3)])
+    seven = F.coalesce("key", F.lit(7).cast("long")).alias("key")
+    fed.run(
+        lambda df: keystate.keyed(df.select(seven, "value"), "key").process(
+            OfPlaces("p long not null"), "x int"
+        )
+    )
+    for state in ("last", "places", "$timers"):
+        read = admin.read_state(spark, checkpoint, state=state)
+        assert read.where("key.key is null").count() == 1, state
+        assert read.where("key.key = 0").count() == 1, state
+    places = admin.read_state(spark, checkpoint, state="places")
+    assert places.where("user_map_key.key.p is null").count() == 1
+    assert places.where("user_map_key.key.p = 0").count() == 1
+    assert admin.lookup(checkpoint, state="last", key=None) == 1
+    assert admin.lookup(checkpoint, state="last", key=0) == 2
+    assert admin.lookup(checkpoint, state="places", key=None) == {(None,): 1}

@@ -221,7 +221,8 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
       SparkStateSchema.keySchema(operatorFolder(operator), conf, batch)
     else
       families.flatMap(OwnFamilies.timerKey).headOption match {
-        case Some(json) => DataType.fromJson(json).asInstanceOf[StructType]
+        case Some(json) =>
+          SparkStateSchema.keyColumns(DataType.fromJson(json).asInstanceOf[StructType])
         case None => throw KeystateErrors.noSchema(s"${operatorFolder(operator)}")
       }
 

@@ -37,7 +37,7 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
     val valueSchema = valueSchemaOf(state)
     state.keyType match {
       case Some(userKey) =>
-        val userKeySchema = new StructType().add("key", withAvroNames(userKey))
+        val userKeySchema = new StructType().add("key", withAvroNames(userKey.asNullable))
         val entryKey = new StructType().add("key", keySchema).add("userKey", userKeySchema)
         StateStoreColFamilySchema(
           state.name,
@@ -108,8 +108,10 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
 
 private[keystate] object SparkStateSchema {
 
-  /** The key columns with the names that a checkpoint has for them. */
-  def keyColumns(keys: StructType): StructType = avroNames(keys)
+  /** The key columns with the names that a checkpoint has for them. All may be null: what was
+    * stored in an earlier run may be, although they no longer are.
+    */
+  def keyColumns(keys: StructType): StructType = avroNames(keys.asNullable)
 
   /** The key columns of an operator, as they were in a micro-batch. Throws if it has no state.
     *
@@ -123,7 +125,7 @@ private[keystate] object SparkStateSchema {
     file.toSeq
       .flatMap(readSchemas(_, hadoopConf))
       .headOption
-      .map(schema => groupingKey(schema.keySchema))
+      .map(schema => keyColumns(groupingKey(schema.keySchema)))
       .getOrElse(throw KeystateErrors.noSchema(s"$operator"))
   }
 

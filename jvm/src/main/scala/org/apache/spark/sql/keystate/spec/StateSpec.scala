@@ -82,7 +82,7 @@ private[keystate] final case class StateSpec(
     "kind" -> kindName,
     "valueType" -> SchemaEvolution.bare(valueType).json,
     "order" -> order.name
-  ) ++ keyType.map("keyType" -> _.json) ++
+  ) ++ keyType.map("keyType" -> _.asNullable.json) ++
     Option.when(schemas.nonEmpty)("schemas" -> SchemaEvolution.toJson(schemas))
 }
 
@@ -124,7 +124,8 @@ private[keystate] object StateSpec {
       kindOf(recorded("kind")),
       recorded("kind").replace('_', ' '),
       dataType(recorded("valueType")),
-      recorded.get("keyType").map(dataType),
+      // It may have been declared with fields that are not null after others had a null.
+      recorded.get("keyType").map(dataType(_).asNullable),
       recorded.get("order").fold[StoredOrder](StoredOrder.Natural)(StoredOrder.byName),
       schemas = recorded
         .get("schemas")

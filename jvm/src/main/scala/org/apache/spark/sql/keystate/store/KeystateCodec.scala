@@ -45,7 +45,7 @@ private[keystate] final class KeystateCodec(
 
   // Only for a map.
   private lazy val userKeys = OrderedKeyCodec(
-    StoredTypes.parse(family.properties("keyType"), family.name),
+    StoredTypes.parse(family.properties("keyType"), family.name).asNullable,
     KeystateCodec.order(family)
   )
   private lazy val compositeKey = UnsafeProjection.create(keySchema)

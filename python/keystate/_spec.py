@@ -294,6 +294,19 @@ def check_distinct(schema: T.StructType, place: str) -> None:
             )
 
 
+def _check_fields(data_type: T.DataType, place: str) -> None:
+    """Refuses structs, at any depth, in which two fields have one name: rows are taken by names."""
+    if isinstance(data_type, T.StructType):
+        check_distinct(data_type, place)
+        for field in data_type.fields:
+            _check_fields(field.dataType, f"{place}, field '{field.name}',")
+    elif isinstance(data_type, T.ArrayType):
+        _check_fields(data_type.elementType, f"an element of {place}")
+    elif isinstance(data_type, T.MapType):
+        _check_fields(data_type.keyType, f"a key of {place}")
+        _check_fields(data_type.valueType, f"a value of {place}")
+
+
 def _check_key(key_type: T.DataType, shape: Shape | None, place: str) -> None:
     """Keys are found by hash here, and kept in their order on the JVM's side."""
     if shape is not None and shape.cls is not None and shape.cls.__hash__ is None:
@@ -317,9 +330,11 @@ def resolve_type(declared: TypeLike, place: str) -> tuple[T.DataType, Shape | No
     """A declared type as a DataType, and the shape of its values when it is a dataclass.
 
     Raises:
-        DeclarationError: it is none of DDL, DataType or dataclass; the message names `place`.
+        DeclarationError: it is none of DDL, DataType or dataclass, or a struct in it has two
+            fields of one name; the message names `place`.
     """
     if isinstance(declared, T.DataType):
+        _check_fields(declared, place)
         return declared, None
     if (isinstance(declared, type) and declared in _PYTHON_TYPES) or typing.get_origin(
         declared
@@ -332,10 +347,12 @@ def resolve_type(declared: TypeLike, place: str) -> tuple[T.DataType, Shape | No
             raise DeclarationError(f"{place}: {declared.__name__} contains itself") from None
     if isinstance(declared, str):
         try:
-            return _parse(declared), None
+            parsed = _parse(declared)
         except Exception as e:
             reason = str(e).strip().splitlines()[0]
             raise DeclarationError(f"{place}: '{declared}' is not a type: {reason}") from e
+        _check_fields(parsed, place)
+        return parsed, None
     objects = ". NumPy's arrays are kept as 'array<double>', other objects as bytes, in 'binary'"
     raise DeclarationError(
         f"{place}: expected a DDL string such as 'long' or 'count long, total long', a DataType, "

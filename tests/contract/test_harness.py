@@ -45,6 +45,7 @@ from keystate import (
 from keystate.testing import KeyedProcessHarness, KeyedTwoInputHarness, rows_of
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
+from pyspark.sql import types as T
 
 from tests.attributes import Attributes
 from tests.contract import test_sorted_map, test_state_model
@@ -333,6 +334,29 @@ def test_errors_are_those_of_a_query() -> None:
         KeyedProcessHarness(lambda row, ctx: row, "key long", "key", "long", parallelism=129)
     with pytest.raises(TypeError, match="input schema"):
         KeyedProcessHarness(lambda row, ctx: row, "key long", "key", "long").process("text")
+
+
+@pytest.mark.parametrize(
+    ("output", "state", "place"),
+    [
+        ("a long, b long, a long", "long", "the output schema has"),
+        ("s array<struct<a: int, a: int>>", "long", "an element of the output schema, field 's',"),
+        ("long", "a long, b long, a long", "state 'state' has"),
+        ("long", "map<string, struct<a: int, a: int>>", "a value of state 'state' has"),
+        ("long", T.StructType([T.StructField("a", T.LongType())] * 2), "state 'state' has"),
+    ],
+)
+def test_fields_of_one_name_are_refused(output: str, state: Any, place: str) -> None:
+    """By names, as rows are taken, both had the value of the last one."""
+
+    class Keeps(KeyedProcessFunction):
+        def open(self, ctx: Any) -> None:
+            self.state = ctx.get_state(ValueStateDescriptor("state", state))
+
+        def process_element(self, row: Any, ctx: Any) -> Any: ...
+
+    with pytest.raises(DeclarationError, match=f"{place}.* 2 columns named 'a'"):
+        KeyedProcessHarness(Keeps(), "key long", "key", output).process(5)
 
 
 class _UsesStateInOpen(KeyedProcessFunction):

@@ -39,6 +39,14 @@ class Mean(AggregateFunction):
         return (a[0] + b[0], a[1] + b[1])
 
 
+class Joins(KeyedCoProcessFunction):
+    """Does nothing with two inputs."""
+
+    def process_element1(self, row: Any, ctx: Any) -> None: ...
+
+    def process_element2(self, row: Any, ctx: Any) -> None: ...
+
+
 class Rich(KeyedCoProcessFunction):
     """A state of every kind, two with a time to live, timers by both clocks, two outputs.
 

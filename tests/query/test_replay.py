@@ -30,7 +30,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from tests.query.replayed import LARGE, RATES, Paid, Rich, Stamped, Totals
+from tests.query.replayed import LARGE, RATES, Joins, Paid, Rich, Stamped, Totals
 from tests.real_time import wait_for
 
 KEYS = ["ann", "bob", "cem", "dee", "eve"]
@@ -204,6 +204,11 @@ def test_what_cannot_be_replayed_is_told(
     other = keystate.keyed(grouped, "key").process(lambda row, ctx: None, "x int")
     with pytest.raises(CheckpointError, match="another one with state, Aggregate") as error:
         keystate.replay(other, checkpoint, key="ann", batch=1, operator=0)
+    assert error.value.code == "KEYSTATE_CANNOT_REPLAY"
+    table = keystate.keyed(spark.createDataFrame([("ann", 1)], "key string, n int"), "key")
+    joined = keystate.keyed(fed.source(), "key").connect(table).process(Joins(), "x int")
+    with pytest.raises(CheckpointError, match="is a batch DataFrame") as error:
+        keystate.replay(joined, checkpoint, key="ann", batch=1)
     assert error.value.code == "KEYSTATE_CANNOT_REPLAY"
     upper = keystate.keyed(fed.source(), F.upper("key")).process(lambda row, ctx: None, "x int")
     with pytest.raises(CheckpointError, match="is an expression"):

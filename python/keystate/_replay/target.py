@@ -37,6 +37,16 @@ def operator_of(query: Any) -> Operator:
             f"{type(function).__name__} has operator state, which is not one key's: replay does "
             "not restore it."
         )
+    right = operator.right
+    if (
+        right is not None
+        and right.side is not Side.INITIAL
+        and right.rows.df.isStreaming != operator.rows.df.isStreaming
+    ):
+        raise _cannot(
+            "One of the operator's inputs is a batch DataFrame: no micro-batch has recorded what "
+            "it read of that. Run the function in keystate.testing."
+        )
     return operator
 
 

@@ -55,10 +55,16 @@ class Aggregate:
 
         Args:
             name: of its column in the output. It is also the name of its field in the state: with
-                another one after a restart, the aggregate begins anew.
+                another one after a restart, the aggregate begins anew. It can't end in
+                ``" seen"``, as the field does that ``first`` has besides.
         """
         if not isinstance(name, str) or not name:
             raise DeclarationError(f"the name of an aggregate is a string, got {name!r}")
+        if name.endswith(" seen"):
+            raise DeclarationError(
+                f"an aggregate can't be named '{name}': the state has such fields for agg.first; "
+                "give it another name, such as with a '_'"
+            )
         return dataclasses.replace(self, name=name)
 
 

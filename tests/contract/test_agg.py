@@ -461,6 +461,7 @@ def test_arguments_that_are_none() -> None:
         (lambda: agg.approx_count_distinct("x", 0.001), "from 0.01 to 0.3, got 0.001"),
         (lambda: agg.sum(3), "the name of a column, got 3"),  # type: ignore[arg-type]
         (lambda: agg.count().alias(""), "is a string, got ''"),
+        (lambda: agg.count().alias("first(x) seen"), "can't be named 'first.x. seen'"),
     ):
         with pytest.raises(DeclarationError, match=message):
             declare()

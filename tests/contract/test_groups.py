@@ -7,8 +7,16 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
+from keystate import agg
+from keystate._codec import codec
+from keystate._worker.aggregates.computing import Aggregation
+from keystate._worker.aggregates.declared import accumulator_type, resolve
 from keystate._worker.aggregates.groups import Groups, stable_order
+from keystate._worker.state import column_state
+from keystate._worker.state.aggregate_columns import AggregateColumns
 from keystate._worker.state.column_entries import Entries
+from keystate._worker.state.listed_columns import narrowed, wide
+from pyspark.sql import types as T
 
 
 @pytest.mark.parametrize("largest", [0, 3, 10**6, 2**40, 2**62, 2**63 - 1])
@@ -80,3 +88,50 @@ def test_the_least_of_lists() -> None:
             sorted({v for mine, each in zip(of, lists) if mine == group for v in each})[:most]
             for group, most in zip(sorted(set(of)), limits.tolist())
         ]
+
+
+class _Documents(AggregateColumns):
+    """The last document of each key."""
+
+    def __init__(self) -> None:
+        rows = T.StructType([T.StructField("doc", T.StringType())])
+        resolved = resolve([agg.last("doc")], rows)
+        self._codec = codec(accumulator_type(resolved))
+        self._aggregation = Aggregation(resolved)
+        self._none = self._no_entries()
+        self._clear()
+
+    def add_documents(self, slots: list[int], size: int) -> None:
+        documents = pa.RecordBatch.from_pydict({"doc": ["x" * size] * len(slots)})
+        self.add(np.array(slots), self._aggregation.lift(documents))
+
+
+def test_large_values_wait_for_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow has 2 GiB of strings at most, and so many bytes are soon there."""
+    monkeypatch.setattr(column_state, "_MOST_BYTES", 1 << 20)
+    state = _Documents()
+    for _ in range(50):
+        state.add_documents([0, 1], 200_000)
+        assert sum(each.nbytes() for each in state._added) < 2 << 20
+    assert len(state._merge()) == 2
+
+
+def test_what_is_sent_is_no_part_of_a_larger_array() -> None:
+    state = _Documents()
+    state.add_documents(list(range(10)), 5)
+    put = state._take_changed(7, 10)
+    assert put.slots.tolist() == [7, 8, 9]
+    assert all(part.offset == 0 and part.nbytes < 100 for part in put.parts)
+    assert len(state._take_changed(0, 10)) == 7
+
+
+def test_rows_far_behind_in_an_array_are_narrowed() -> None:
+    """They begin behind the 2 GiB that offsets of 32 bits reach. Nothing touches most pages."""
+    size, count = 10_000_000, 300
+    offsets = pa.py_buffer(np.arange(count + 1, dtype=np.int64) * size)
+    buffers = [None, offsets, pa.py_buffer(np.zeros(count * size, np.uint8))]
+    texts = pa.Array.from_buffers(pa.large_string(), count, buffers)
+    rows = pa.StructArray.from_arrays([texts], ["s"])
+    kind = pa.struct([pa.field("s", pa.string())])
+    assert wide(kind) == rows.type
+    assert narrowed(rows.slice(250, 2), kind).field(0).to_pylist() == ["\0" * size] * 2

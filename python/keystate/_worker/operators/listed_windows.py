@@ -18,7 +18,7 @@ from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.folded_windows import FoldedWindowsOperator
 from keystate._worker.operators.windows import times_of
 from keystate._worker.state.column_entries import Entries
-from keystate._worker.state.listed_columns import ListedColumns
+from keystate._worker.state.listed_columns import ListedColumns, narrowed
 from keystate._worker.state.noted_timers import NotedTimers
 from keystate._worker.state.row_numbers import RowNumbers
 from keystate._worker.state.worker_state import WorkerState
@@ -96,5 +96,5 @@ class ListedWindowsOperator(FoldedWindowsOperator):
         for (slot, end, start), (low, high) in zip(firsts, bounds):
             if high > first + len(rows):
                 first, count = low, max(high - low, _DECODED_AT_ONCE)
-                rows = self._rows.decode(stored.slice(first, count).cast(self._rows.arrow))
+                rows = self._rows.decode(narrowed(stored.slice(first, count), self._rows.arrow))
             self._emit_one(slot, (end, start), rows[low - first : high - first], results)

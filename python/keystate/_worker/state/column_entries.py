@@ -51,10 +51,14 @@ class Entries:
     def __len__(self) -> int:
         return len(self.slots)
 
+    def nbytes(self) -> int:
+        """The bytes of their accumulators; of Python objects those of their addresses."""
+        return sum(part.nbytes for part in self.parts)
+
     def select(self, mask: Numbers) -> Entries:
         """Those of them where `mask` is true. If it is everywhere, they share memory with these."""
         if mask.all():
-            return self._like(self._columns(), self.parts)
+            return self._like(self._columns(), list(self.parts))
         return self._like([c[mask] for c in self._columns()], filtered(self.parts, mask))
 
     def take(self, places: Numbers) -> Entries:

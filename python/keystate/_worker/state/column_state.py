@@ -18,14 +18,18 @@ from keystate._worker.messages.columns import Columns
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.worker_state import WorkerState
 
-#: So many entries are merged at a time, or as many as there are merged ones.
-_MERGED_AT_ONCE = 200_000
+#: So many bytes of accumulators wait at most to be merged, or a fourth of what merged ones have.
+#: Arrow puts no more than 2 GiB of strings together.
+_MOST_BYTES = 64 << 20
 
 _NONE: Numbers = np.empty(0, np.int64)
 
 
 class ColumnState(WorkerState):
     """The accumulators of all keys."""
+
+    #: So many entries are merged at a time, or as many as there are merged ones.
+    _merged_at_once = 200_000
 
     def __init__(self, spec: StateSpec, index: int, cursor: Any, aggregation: Accumulation) -> None:
         super().__init__(spec, index, cursor)
@@ -50,7 +54,7 @@ class ColumnState(WorkerState):
     def _clear(self) -> None:
         self._merged = self._none
         self._added: list[Entries] = []  # since they were merged
-        self._waiting = 0
+        self._waiting = self._waiting_bytes = 0
 
     def clear(self) -> None:
         raise NotImplementedError("accumulators are taken out when they are due")
@@ -58,10 +62,12 @@ class ColumnState(WorkerState):
     def _wait(self, entries: Entries) -> None:
         self._added.append(entries)
         self._waiting += len(entries)
+        self._waiting_bytes += entries.nbytes()
 
     def _append(self, entries: Entries) -> None:
         self._wait(entries)
-        if self._waiting > max(_MERGED_AT_ONCE, len(self._merged)):
+        many = self._waiting > max(self._merged_at_once, len(self._merged))
+        if many or self._waiting_bytes > max(_MOST_BYTES, self._merged.nbytes() // 4):
             self._merge()
 
     def settle(self) -> None:
@@ -73,7 +79,7 @@ class ColumnState(WorkerState):
         if self._added:
             self._merged = self._together(Entries.concat([self._merged, *self._added]))
             self._added = []
-            self._waiting = 0
+            self._waiting = self._waiting_bytes = 0
         return self._merged
 
     def _together(self, entries: Entries) -> Entries:
@@ -89,7 +95,8 @@ class ColumnState(WorkerState):
         """Those of these slots that the JVM does not have, which it is to get then."""
         low, high = self._between(start, stop)
         mine = self._merged.slice(low, high)
-        put = mine.select(mine.changed)
+        # Not a slice: Arrow makes offsets of 32 bits only of those that are small to begin with.
+        put = mine.take(np.flatnonzero(mine.changed))
         mine.changed[:] = False
         mine.stored[:] = True
         return put

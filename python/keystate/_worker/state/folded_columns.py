@@ -27,6 +27,7 @@ class _Folded(WindowColumns):
     """
 
     _aggregation: FoldedRows
+    _merged_at_once = 50_000  # Python objects, whose bytes are not known
 
     @contextmanager
     def _blaming(self, entries: Entries) -> Iterator[None]:

@@ -138,6 +138,11 @@ class ListedColumns(WindowColumns):
         return entries.parts[1].field("row")
 
 
+def narrowed(rows: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Rows of a `wide` type as of their own. Copied first: they may be of an array of any size."""
+    return rows.take(pa.array(np.arange(len(rows)))).cast(kind)
+
+
 def wide(kind: pa.DataType) -> pa.DataType:
     """The type with offsets of 64 bits: rows that wait for their windows can be more than 2 GiB.
 

@@ -54,7 +54,7 @@ private[plan] final class HashedGroups(
       group = new Group(columnsOfGroup.copy(), wanted)
       groups.put(group.columns, group)
       begun += 1
-      held += GroupCost
+      held += columnsOfGroup.getSizeInBytes / 8 + wanted.size * SketchCost
     }
     held += group.take(row)
     seen += 1
@@ -103,9 +103,9 @@ private[plan] object HashedGroups {
   private val NoHash = Array.emptyByteArray
   final val Sample = 1 << 16
 
-  /** With places that are free they take 16 to 32 MB. */
+  /** With places that are free they take 16 to 32 MB; so does what groups take besides. */
   final val MostHashes = 1 << 20
 
-  /** What a group takes besides, as hashes. */
-  final val GroupCost = 32
+  /** What a value's hashes take besides, as hashes. */
+  final val SketchCost = 16
 }

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pandas as pd
 import pytest
 from keystate import (
@@ -130,3 +131,9 @@ def test_in_all_states_results_and_the_event_time(
     assert (given, given.fold) == (read, read.fold)
     assert at == micros // 1000
     assert [(k, k.fold) for k in kept] == [(read, read.fold)] * 6
+
+
+def test_a_year_that_python_does_not_have_is_refused(timestamps: Codec) -> None:
+    for year in ("12000", "-0005"):
+        with pytest.raises(Misfit):
+            timestamps.encode([pd.Timestamp(np.datetime64(f"{year}-01-01", "s"))])

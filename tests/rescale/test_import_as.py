@@ -266,6 +266,35 @@ def test_what_has_expired_stays_behind(
     assert told == {"a": "1 [-1] [(1, -1)]", "b": "3 [1, -2] [(0, -2), (1, 1)]"}
 
 
+class Opened(Applied):
+    def process_initial_state(self, row: Any, ctx: Any) -> None:
+        self.both.update((1000, 0))
+
+
+def test_initial_state_does_not_come_again(
+    spark: Any, stream: Any, settings: Any, tmp_path: Path
+) -> None:
+    """It would take the place of the state that goes on."""
+    fed = start(stream, settings, "RocksDB", "false", spark_applied, 2)
+    fed_to = tmp_path / "functions"
+    successor = Successor(
+        Opened(),
+        {"both": lambda old: old.read()},
+        key="user string",
+        time_mode="processing_time",
+    )
+    admin.import_as(str(fed.checkpoint), str(fed_to), {0: successor})
+    fed.checkpoint = fed_to
+    opened = keystate.keyed(spark.createDataFrame([("u1", 0), ("u9", 0)], ROWS), "user")
+    fed.feed([("u1", 5), ("u9", 5)])
+    told = fed.run(
+        lambda df: keystate.keyed(df, "user").process(
+            Opened(), OUT, time_mode="processing_time", initial_state=opened
+        )
+    )
+    assert {row.user: row.told for row in told} == {"u1": "8 3", "u9": "5 1"}
+
+
 def test_an_operator_that_is_not_there(stream: Any, settings: Any, tmp_path: Path) -> None:
     fed = start(stream, settings, "RocksDB", "false", spark_applied, 2)
     successor = Successor(Applied(), {}, key="user string")

@@ -107,6 +107,13 @@ class CheckpointEditor(_Operators):
         )
         self._found = frozenset(self._order)
 
+    def note_successor(self, number: int) -> None:
+        """Notes that an added operator goes on in the place of one that a query has had.
+
+        So it takes in no initial state.
+        """
+        self._operators[number].has_run = True
+
     @property
     def operators(self) -> dict[int, list[str]]:
         """The numbers of Keystate's operators, and the states that each will have.

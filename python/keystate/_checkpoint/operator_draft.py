@@ -47,6 +47,7 @@ class OperatorDraft:
         edited: whether it is not as it was.
         regrouped: whether its keys may go to other key groups.
         rekeyed: whether it has other key columns.
+        has_run: whether it is new, and goes on in the place of one that a query has had.
     """
 
     number: int
@@ -61,6 +62,7 @@ class OperatorDraft:
     edited: bool = False
     regrouped: bool = False
     rekeyed: bool = False
+    has_run: bool = False
 
     # -- what the methods of the editor do -------------------------------------------------------
 
@@ -194,6 +196,7 @@ class OperatorDraft:
             {stored: name for name, stored in self.stored.items()},
             self.rows,
             None if self.lists is None else self.lists.to_json(),
+            self.has_run,
         )
 
     def key_type(self) -> T.StructType:

@@ -106,7 +106,7 @@ class Successor:
             name: old.read(made) if isinstance(made, str) else made(old)
             for name, made in self.states.items()
         }
-        return editor.add_operator(
+        number = editor.add_operator(
             self.function,
             key=self.key,
             states=rows,
@@ -114,6 +114,8 @@ class Successor:
             time_mode=self.time_mode,
             max_parallelism=self.max_parallelism,
         )
+        editor.note_successor(number)
+        return number
 
 
 def take_over(

@@ -154,7 +154,8 @@ class TimestampCodec(Codec):
                 if -_EXACT_SECONDS < seconds < _EXACT_SECONDS:
                     return math.floor(seconds) * 1_000_000 + moment.microsecond
             seconds = int(instant(moment)[0])
-        except (OverflowError, ValueError):
+        # To pandas a year beyond those of Python is not implemented.
+        except (NotImplementedError, OverflowError, ValueError):
             raise Misfit(value, self.name) from None
         return seconds * 1_000_000 + moment.microsecond
 

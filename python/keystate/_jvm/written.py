@@ -21,6 +21,7 @@ class WrittenOperator(NamedTuple):
         kept: by name the states that stay, and their new names.
         rows: of the states that are written.
         lists: its operator state; ``None`` if it has none.
+        has_run: whether it goes on in the place of one that a query has had.
     """
 
     number: int
@@ -31,6 +32,7 @@ class WrittenOperator(NamedTuple):
     kept: dict[str, str]
     rows: dict[str, DataFrame]
     lists: dict[str, Any] | None
+    has_run: bool
 
 
 def arguments(operators: Sequence[WrittenOperator]) -> tuple[Any, ...]:
@@ -39,6 +41,7 @@ def arguments(operators: Sequence[WrittenOperator]) -> tuple[Any, ...]:
         {
             "number": one.number,
             "from": one.origin,
+            "hasRun": one.has_run,
             "spec": one.spec,
             "kept": one.kept,
             "rows": list(one.rows),

@@ -59,7 +59,7 @@ private[keystate] final class OperatorWriter(
       stays: Map[String, StateFamily],
       before: Option[Seq[StateFamily]]
   ): Manifest = {
-    val keyed = manifest.families.map(StaticInputs.written(_, before)).map { family =>
+    val keyed = manifest.families.map(StaticInputs.written(_, before, of.hasRun)).map { family =>
       stays
         .get(family.name)
         .fold(family)(old => family.copy(properties = family.properties ++ old.properties))

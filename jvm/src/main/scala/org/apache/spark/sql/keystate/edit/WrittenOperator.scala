@@ -18,6 +18,8 @@ import org.apache.spark.sql.keystate.spec.OperatorSpec
   *   its number in the new checkpoint
   * @param from
   *   the operator that it was in the checkpoint that is edited. None if it is new
+  * @param hasRun
+  *   whether it is new, and goes on in the place of one that a query has had
   * @param keys
   *   a stream with the key columns, which has no rows
   * @param spec
@@ -32,6 +34,7 @@ import org.apache.spark.sql.keystate.spec.OperatorSpec
 private[keystate] final case class WrittenOperator(
     number: Long,
     from: Option[Long],
+    hasRun: Boolean,
     keys: KeyedInput,
     spec: OperatorSpec,
     kept: Map[String, String],
@@ -67,6 +70,7 @@ private[keystate] object WrittenOperator {
     WrittenOperator(
       (json \ "number").extract[Long],
       (json \ "from").extractOpt[Long],
+      (json \ "hasRun").extract[Boolean],
       KeyedInput
         .byColumns(streams.get(i).asInstanceOf[ClassicDataset[_]], keys.get(i).asScala.toSeq),
       spec,

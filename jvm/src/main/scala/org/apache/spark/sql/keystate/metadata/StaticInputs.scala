@@ -76,11 +76,18 @@ private[keystate] object StaticInputs {
     *
     * @param from
     *   the families of the operator that it is made from; None of a new operator
+    * @param hasRun
+    *   whether a new operator goes on in the place of one that a query has had
     */
-  def written(family: StateFamily, from: Option[Seq[StateFamily]]): StateFamily =
+  def written(
+      family: StateFamily,
+      from: Option[Seq[StateFamily]],
+      hasRun: Boolean = false
+  ): StateFamily =
     if (!isDefault(family)) family
     else {
-      val read = from.fold(Option(Set.empty[String]))(in).map(Read -> _.toSeq.sorted.mkString(","))
+      val ofNew = Option(Set.empty[String] ++ Option.when(hasRun)(Query))
+      val read = from.fold(ofNew)(in).map(Read -> _.toSeq.sorted.mkString(","))
       family.copy(properties = family.properties - Read ++ read)
     }
 }

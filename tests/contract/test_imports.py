@@ -85,7 +85,8 @@ def parameters(made: ast.ClassDef) -> int:
     """How many the class is constructed with: those of its ``__init__``, or its fields."""
     decorators = [ast.unparse(d).partition("(")[0] for d in made.decorator_list]
     if "dataclass" in decorators or "NamedTuple" in [ast.unparse(base) for base in made.bases]:
-        return sum(isinstance(node, ast.AnnAssign) for node in made.body)
+        fields = [ast.unparse(node) for node in made.body if isinstance(node, ast.AnnAssign)]
+        return sum("init=False" not in each for each in fields)
     inits = [n for n in made.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
     return max((len(n.args.args) + len(n.args.kwonlyargs) - 1 for n in inits), default=0)
 

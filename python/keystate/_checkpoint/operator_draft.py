@@ -62,7 +62,7 @@ class OperatorDraft:
     edited: bool = False
     regrouped: bool = False
     rekeyed: bool = False
-    has_run: bool = False
+    has_run: bool = field(default=False, init=False)
 
     # -- what the methods of the editor do -------------------------------------------------------
 

@@ -11,6 +11,7 @@ import org.json4s.{JArray, JInt}
 
 import org.apache.spark.api.python.{PythonFunction => PickledFunction}
 import org.apache.spark.sql.catalyst.expressions.PythonUDF
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.ExpressionUtils.expression
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation
@@ -106,10 +107,8 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     * @return
     *   these columns, and one for each function
     */
-  def partialAggregate(rows: Dataset[_], groupColumns: Int, functions: String): DataFrame = {
-    val plan = rows.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
-    ClassicDataset.ofRows(session, PartialAggregate.of(plan, groupColumns, functions))
-  }
+  def partialAggregate(rows: Dataset[_], groupColumns: Int, functions: String): DataFrame =
+    ClassicDataset.ofRows(session, PartialAggregate.of(planOf(rows), groupColumns, functions))
 
   /** Makes the rows of a group fewer before a shuffle, see [[DistinctHashes]].
     *
@@ -119,10 +118,9 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     *   JSON of how many hashes are wanted of each value
     */
   def distinctHashes(rows: Dataset[_], groupColumns: Int, wanted: String): DataFrame = {
-    val plan = rows.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
     val JArray(told) = parse(wanted): @unchecked
     val numbers = told.collect { case JInt(number) => number.toInt }
-    ClassicDataset.ofRows(session, DistinctHashes.of(plan, groupColumns, numbers))
+    ClassicDataset.ofRows(session, DistinctHashes.of(planOf(rows), groupColumns, numbers))
   }
 
   /** Leaves out repeated rows before a shuffle, see [[WithoutRepeats]].
@@ -131,11 +129,14 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     *   JSON of the indexes of the columns that are compared
     */
   def withoutRepeats(rows: Dataset[_], columns: String): DataFrame = {
-    val plan = rows.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
+    val plan = planOf(rows)
     val JArray(told) = parse(columns): @unchecked
     val compared = told.collect { case JInt(index) => plan.output(index.toInt) }
     ClassicDataset.ofRows(session, WithoutRepeats(compared, plan))
   }
+
+  private def planOf(rows: Dataset[_]): LogicalPlan =
+    rows.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
 
   /** Adds a micro-batch to files, unless it is among them: relies on Spark's file sink, whose log has
     * the ids of micro-batches.
@@ -227,7 +228,7 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     *   the rows, whose sources fail where some are gone
     */
   def batchInput(checkpoint: String, batch: Long, rows: Dataset[_], target: String): DataFrame = {
-    val plan = rows.asInstanceOf[ClassicDataset[_]].queryExecution.analyzed
+    val plan = planOf(rows)
     BatchInput.check(plan)
     checkpoints.reading(checkpoint) { opened =>
       new BatchInput(opened, new Path(target), checkpoints.conf).write(batch)

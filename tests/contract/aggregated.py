@@ -117,3 +117,17 @@ def batch(chance: random.Random, watermark: int, most: int = 20) -> list[Any]:
         )
         for _ in range(chance.randint(0, most))
     ]
+
+
+class NumberAndFirst(AggregateFunction[Any, Any, Any]):
+    """Has an accumulator of which the first value is stored alone, as earlier builds did."""
+
+    def create_accumulator(self) -> tuple[int, int | None]:
+        return 0, None
+
+    def add(self, value: Any, accumulator: tuple[int, int | None]) -> tuple[int, int | None]:
+        n, first = accumulator
+        return n + 1, first if n else value.value
+
+    def get_result(self, accumulator: tuple[int, int | None]) -> tuple[int, int | None]:
+        return accumulator

@@ -13,7 +13,6 @@ import keystate
 import pyarrow as pa
 import pytest
 from keystate import (
-    AggregateFunction,
     CheckpointError,
     DeclarationError,
     OutputTag,
@@ -36,6 +35,7 @@ from tests.contract.aggregated import (
     LATE,
     SCHEMA,
     Count,
+    NumberAndFirst,
     OpenedCount,
     at,
     batch,
@@ -373,24 +373,10 @@ def test_a_first_value_begins_where_it_is_added_or_renamed(is_window: bool) -> N
     assert found == {"a": (5, 2, 8), "b": (5, None, 9), "c": (3, 5, None), "d": (2, 6, None)}
 
 
-class _NumberAndFirst(AggregateFunction[Any, Any, Any]):
-    """Has an accumulator as earlier builds stored it."""
-
-    def create_accumulator(self) -> tuple[int, int | None]:
-        return 0, None
-
-    def add(self, value: Any, accumulator: tuple[int, int | None]) -> tuple[int, int | None]:
-        n, first = accumulator
-        return n + 1, first if n else value.value
-
-    def get_result(self, accumulator: tuple[int, int | None]) -> tuple[int, int | None]:
-        return accumulator
-
-
 def test_a_first_value_that_was_stored_alone_stays_the_first() -> None:
     """As earlier builds and functions of rows store it; also if it is null."""
     kinds = "n long, first long"
-    by_rows = windows(TUMBLING).aggregate(_NumberAndFirst(), kinds, kinds)
+    by_rows = windows(TUMBLING).aggregate(NumberAndFirst(), kinds, kinds)
     columns = agg.count().alias("n"), agg.first("value").alias("first")
     by_columns = windows(TUMBLING).aggregate(*columns)
     harness = harness_of(by_rows)

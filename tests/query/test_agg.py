@@ -20,6 +20,7 @@ from tests.contract.aggregated import (
     AGGREGATES,
     LATE,
     SCHEMA,
+    NumberAndFirst,
     at,
     batch,
     by_columns,
@@ -153,20 +154,6 @@ def test_a_batch_query_is_as_sql(spark: Any, settings: Callable[..., None]) -> N
     )
 
 
-class _NumberAndFirst(keystate.AggregateFunction[Any, Any, Any]):
-    """Has an accumulator of which the first value is stored alone, as earlier builds did."""
-
-    def create_accumulator(self) -> tuple[int, int | None]:
-        return 0, None
-
-    def add(self, value: Any, accumulator: tuple[int, int | None]) -> tuple[int, int | None]:
-        n, first = accumulator
-        return n + 1, first if n else value.value
-
-    def get_result(self, accumulator: tuple[int, int | None]) -> tuple[int, int | None]:
-        return accumulator
-
-
 @pytest.mark.parametrize("added", ["first", "renamed"])
 def test_a_first_value_begins_where_it_is_added_and_else_goes_on(added: str, stream: Any) -> None:
     fed = stream(SCHEMA)
@@ -181,7 +168,7 @@ def test_a_first_value_begins_where_it_is_added_and_else_goes_on(added: str, str
         return query
 
     for aggregate, values in (
-        ((_NumberAndFirst(), kinds, kinds), (1, None, None)),
+        ((NumberAndFirst(), kinds, kinds), (1, None, None)),
         (columns, (2, 3, None)),
         (columns, (None, 4, 5)),
     ):

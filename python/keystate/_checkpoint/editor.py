@@ -107,7 +107,7 @@ class CheckpointEditor(_Operators):
         )
         self._found = frozenset(self._order)
 
-    def note_successor(self, number: int) -> None:
+    def _note_successor(self, number: int) -> None:
         """Notes that an added operator goes on in the place of one that a query has had.
 
         So it takes in no initial state.

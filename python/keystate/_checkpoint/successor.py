@@ -114,7 +114,7 @@ class Successor:
             time_mode=self.time_mode,
             max_parallelism=self.max_parallelism,
         )
-        editor.note_successor(number)
+        editor._note_successor(number)
         return number
 
 

@@ -20,7 +20,7 @@ private[keystate] object NamedSegments {
     source <- LogEntries.offsetLines(entry, "").indices
     offset <- LogEntries.offset(entry, source)
     // Offsets of other sources may have a number of a batch too, but not such an id.
-    name <- SourceStream.segmentOf(offset.json) if name.id.exists(Id.matches)
+    name <- SourceStream.segmentOf(offset.json) if name.id.exists(_.matches(CheckpointFiles.Uuid))
   } yield s"sources/$source/${name.file}"
 
   /** Those of the newest entry that are not there. A query may run meanwhile. */
@@ -35,6 +35,4 @@ private[keystate] object NamedSegments {
     }
     look()
   }
-
-  private val Id = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}".r
 }

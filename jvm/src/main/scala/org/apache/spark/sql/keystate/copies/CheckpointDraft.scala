@@ -381,7 +381,7 @@ private object CheckpointDraft {
 
   /** The names of the folders in which a checkpoint is made, next to its place. */
   def nameOf(target: Path): Regex =
-    s"\\.${Regex.quote(target.getName)}\\.[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\\.empty)?".r
+    s"\\.${Regex.quote(target.getName)}\\.${CheckpointFiles.Uuid}(\\.empty)?".r
 
   /** A run file that is copied.
     *

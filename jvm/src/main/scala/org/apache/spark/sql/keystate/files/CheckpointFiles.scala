@@ -20,6 +20,10 @@ import keystate.settings.Settings
 
 /** Opens and writes the files of checkpoints. */
 private[keystate] object CheckpointFiles {
+
+  /** A UUID as names of files have it, as a regular expression without groups. */
+  final val Uuid = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
   private val Setting = SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key
 
   /** What manages a checkpoint's files: the class that the setting names or, without the setting,

@@ -128,11 +128,9 @@ private[keystate] final class OperatorTasks(
       OwnFamilies.checkTimerKey(timers, key)
     own.family(StateStore.DEFAULT_COL_FAMILY_NAME).foreach { f =>
       val read = StaticInputs.after(f, own.version, state.staticInput)
-      own.registerFamily(f.name, f.layout, read)
-    }
-    // For who reads the version: its batch went by a clock that is not recorded.
-    if (realTime) own.family(StateStore.DEFAULT_COL_FAMILY_NAME).foreach { f =>
-      own.registerFamily(f.name, f.layout, OwnFamilies.madeInRealTime(f, own.version + 1))
+      // For who reads the version: its batch went by a clock that is not recorded.
+      val told = if (realTime) OwnFamilies.madeInRealTime(read, own.version + 1) else read
+      own.registerFamily(f.name, f.layout, told)
     }
     val families = spec.families.map { f =>
       val properties = f.properties ++

@@ -45,8 +45,8 @@ private[keystate] object OwnFamilies {
   /** The properties of Spark's default family in a version that a batch in real-time mode makes. It
     * names the version, for later ones take the family over as it is.
     */
-  def madeInRealTime(default: StateFamily, version: Long): Map[String, String] =
-    default.properties + (RealTime -> version.toString)
+  def madeInRealTime(properties: Map[String, String], version: Long): Map[String, String] =
+    properties + (RealTime -> version.toString)
 
   /** Whether a batch in real-time mode made the version. Unknown for those of earlier builds. */
   def isMadeInRealTime(manifest: Manifest): Boolean = manifest.families.exists { family =>

@@ -185,6 +185,18 @@ class DeclaredOperator:
     LATE_OUTPUTS: Final = "late_outputs"
     TAKES_LATE_ROWS: Final = "takes_late_rows"
     TAKES_COLUMNS: Final = "takes_columns"
+    ENDED_WINDOWS: Final = "ended_windows"
+
+
+class DeclaredWindows:
+    """Fields of windows that the JVM fires, and of their results."""
+
+    STATE: Final = "state"
+    EVENT_TIME: Final = "event_time"
+    DROPPED: Final = "dropped"
+    RESULTS: Final = "results"
+    FIELD: Final = "field"
+    MADE: Final = "made"
 
 
 class DeclaredState:

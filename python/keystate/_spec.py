@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, Misfit, Shape, codec
 from keystate._codec.evolution import with_defaults
 from keystate._kinds import StateKind
-from keystate._protocol import DeclaredOperator, DeclaredState, DeclaredTtl
+from keystate._protocol import DeclaredOperator, DeclaredState, DeclaredTtl, DeclaredWindows
 from keystate._time_mode import TimeMode
 from keystate._types.ddl import parse_ddl
 from keystate._types.ordering import sort_key
@@ -137,6 +137,47 @@ class SubtaskStateSpec:
 
 
 @dataclass(frozen=True)
+class Takes:
+    """How a function takes rows.
+
+    Attributes:
+        late_rows: whether it takes late rows as it takes others.
+        columns: whether what calls it reads columns of Arrow, not rows.
+    """
+
+    late_rows: bool = False
+    columns: bool = False
+
+
+@dataclass(frozen=True)
+class EndedWindows:
+    """Windows of column aggregates whose results are what they hold, or nearly so.
+
+    Attributes:
+        state: the name of the state that holds them.
+        by_event_time: which clock they go by.
+        dropped: the name of the function's metric that counts late rows.
+        results: for each result the field that it is made of, and how: it is its ``value``; a
+            ``count``, which is 0 if that is null; or the ``mean`` of its sum and count.
+    """
+
+    state: str
+    by_event_time: bool
+    dropped: str
+    results: tuple[tuple[str, str], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """What the JVM reads."""
+        names = DeclaredWindows
+        return {
+            names.STATE: self.state,
+            names.EVENT_TIME: self.by_event_time,
+            names.DROPPED: self.dropped,
+            names.RESULTS: [{names.FIELD: f, names.MADE: made} for f, made in self.results],
+        }
+
+
+@dataclass(frozen=True)
 class OperatorSpec:
     """One operator.
 
@@ -151,8 +192,8 @@ class OperatorSpec:
         side_outputs: whether its output has a struct for the main output and for each side output.
         metrics: whether the function has metrics of its own.
         inputs: the inputs whose rows the function takes.
-        takes_late_rows: whether the function takes late rows as it takes others.
-        takes_columns: whether what calls the function reads columns of Arrow, not rows.
+        takes: how the function takes rows.
+        ended_windows: windows that the JVM fires when they end; ``None`` if there are none.
     """
 
     name: str | None
@@ -165,8 +206,8 @@ class OperatorSpec:
     side_outputs: bool = False
     metrics: bool = False
     inputs: tuple[InputSpec, ...] = ()
-    takes_late_rows: bool = False
-    takes_columns: bool = False
+    takes: Takes = Takes()
+    ended_windows: EndedWindows | None = None
 
     @property
     def lists(self) -> tuple[StateSpec, ...]:
@@ -190,8 +231,9 @@ class OperatorSpec:
                 names.SIDE_OUTPUTS: self.side_outputs,
                 names.METRICS: self.metrics,
                 names.LATE_OUTPUTS: [each.late_output for each in self.inputs],
-                names.TAKES_LATE_ROWS: self.takes_late_rows,
-                names.TAKES_COLUMNS: self.takes_columns,
+                names.TAKES_LATE_ROWS: self.takes.late_rows,
+                names.TAKES_COLUMNS: self.takes.columns,
+                names.ENDED_WINDOWS: self.ended_windows and self.ended_windows.to_json(),
             }
         )
 

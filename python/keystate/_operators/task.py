@@ -15,10 +15,12 @@ from keystate._operators.discovery import discover_states
 from keystate._operators.pickling import pickled
 from keystate._spec import (
     MAIN_OUTPUT,
+    EndedWindows,
     InputSpec,
     OperatorSpec,
     StateSpec,
     SubtaskStateSpec,
+    Takes,
     check_columns,
     check_distinct,
     check_names,
@@ -135,9 +137,17 @@ def operator_spec(operator: Operator, function: bytes) -> OperatorSpec:
         inputs=tuple(
             InputSpec(_index_of(each.late_output, operator), each.shape) for each in inputs
         ),
-        takes_late_rows=plan.style in _OF_WINDOWS,
-        takes_columns=plan.style in _OF_COLUMNS,
+        takes=Takes(plan.style in _OF_WINDOWS, plan.style in _OF_COLUMNS),
+        ended_windows=_ended_windows(operator),
     )
+
+
+def _ended_windows(operator: Operator) -> EndedWindows | None:
+    plan = operator.plan
+    if plan.style is not Style.COLUMN_WINDOWS or operator.side_outputs:
+        return None
+    ended: EndedWindows | None = plan.function.ended()
+    return ended
 
 
 def _index_of(tag: OutputTag | None, operator: Operator) -> int | None:

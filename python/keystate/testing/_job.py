@@ -67,7 +67,7 @@ class Job:
         _check_watermark(self.stores, setup)
         self.timers = Timers()
         #: Whether rows behind the watermark are not dropped.
-        self.takes_late_rows = task.declared.spec.takes_late_rows
+        self.takes_late_rows = task.declared.spec.takes.late_rows
         most = setup.max_parallelism
         self._operator_states = OperatorStates(task.declared.spec, parallelism, most)
         self.broadcast = [BroadcastStates(task.declared.spec.broadcast) for _ in range(parallelism)]

@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from keystate._spec import EndedWindows
 from keystate._worker.aggregates.declared import (
     ColumnAggregate,
     accumulator_type,
@@ -20,7 +21,7 @@ from keystate.functions import Function, OutputTag
 from keystate.metrics import Counter
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import FixedWindows, WindowAssigner
-from keystate.windows._contents import CONTENTS, SESSIONS
+from keystate.windows._contents import CONTENTS, DROPPED, SESSIONS
 from keystate.windows._timers import WindowTimers
 
 
@@ -81,7 +82,7 @@ class ColumnsOfWindows(Function):
         names = ("open", "end", "start")
         accumulator = accumulator_type(self.aggregates)
         runtime_context.get_sorted_map_state(WindowMapDescriptor(self.contents, names, accumulator))
-        self.dropped = runtime_context.get_metrics_group().counter("numLateRecordsDropped")
+        self.dropped = runtime_context.get_metrics_group().counter(DROPPED)
 
     def panes(self) -> Panes | None:
         """By what rows may be combined before they come; ``None`` if they may not be."""
@@ -123,6 +124,14 @@ class ColumnWindowsFunction(ColumnsOfWindows):
         if late_rows or ignored or self.slide > self.size:
             return None
         return Panes(math.gcd(self.size, self.slide), self.offset, self.time_column)
+
+    def ended(self) -> EndedWindows | None:
+        """What the JVM fires when it ends; ``None`` if a worker has to do it."""
+        results = tuple((a.declared.name, a.made) for a in self.aggregates if a.made)
+        # Those of late rows are kept, and fire again.
+        if self.lateness > 0 or len(results) < len(self.aggregates):
+            return None
+        return EndedWindows(self.contents, self.by_event_time, DROPPED, results)
 
 
 class ColumnSessionsFunction(ColumnsOfWindows):

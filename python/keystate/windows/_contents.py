@@ -23,6 +23,9 @@ from keystate.windows._window import FIRST_TIME, LAST_TIME, WindowKey
 #: The names of the states with accumulators, also of windows that are merged, and with rows.
 CONTENTS, SESSIONS, ELEMENTS = "window-contents", "session-contents", "window-elements"
 
+#: The metric that counts the rows that are too late.
+DROPPED = "numLateRecordsDropped"
+
 #: The first key of some rows, and the first one after them.
 Range = tuple[tuple[int, int, int], tuple[int, int, int]]
 

@@ -14,7 +14,7 @@ from keystate._compiled import collect
 from keystate.functions import Function, KeyedProcessFunction, OutputTag
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import MergingWindowAssigner, WindowAssigner
-from keystate.windows._contents import Fold
+from keystate.windows._contents import DROPPED, Fold
 from keystate.windows._contexts import FunctionContext, WindowCallContext, WorkerWindowContext
 from keystate.windows._functions import ProcessWindowFunction, WindowFunction
 from keystate.windows._timers import EVENT_TIME, PROCESSING_TIME, WindowTimers
@@ -63,7 +63,7 @@ class WindowsFunction(KeyedProcessFunction):
             self._fold.open(runtime_context)
         if self.function is not None:
             self.function.open(at.function_context)
-        self.dropped = runtime_context.get_metrics_group().counter("numLateRecordsDropped")
+        self.dropped = runtime_context.get_metrics_group().counter(DROPPED)
 
     def close(self) -> None:
         if self.function is not None:

@@ -50,6 +50,13 @@ class ColumnAggregate:
         """Whether it is stored beside the value if there was a row, as that may have had a null."""
         return self.declared.kind == "first" and not self.declared.ignore_nulls
 
+    @property
+    def made(self) -> str | None:
+        """How the result is made of what is stored; ``None`` if a worker has to do it."""
+        return {"count": "count", "avg": "mean", "approx_count_distinct": None}.get(
+            self.declared.kind, "value"
+        )
+
     def fields(self) -> list[T.StructField]:
         """What is stored of it."""
         name = self.declared.name

@@ -27,6 +27,7 @@ import org.apache.spark.sql.keystate.python.server.StateServer
 import org.apache.spark.sql.keystate.realtime.LiveTimers
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
 import org.apache.spark.sql.keystate.state.Timer
+import org.apache.spark.sql.keystate.windows.EndedWindows
 
 /** Runs a Python function in a worker that belongs to the task. */
 private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map[String, SQLMetric])
@@ -109,6 +110,8 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
       val timers = context.timers.map(new LiveTimers(_, due, context.lease))
       new LiveTurns(timers, due, generationMillis(spec))
     }
+    val ended = if (live.isEmpty) EndedWindows.of(context, due, rows.hasNext) else None
+    val sent = if (ended.isEmpty) due else mutable.Queue.empty[Timer]
     val schema = RowConversation.messageSchema(
       context.columns.inputs.map(input => DataTypeUtils.fromAttributes(input.seen)),
       DataTypeUtils.fromAttributes(context.columns.grouping),
@@ -119,7 +122,7 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
       context,
       rows,
       states,
-      due,
+      sent,
       toOutput,
       control(context),
       settings,
@@ -128,16 +131,16 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
     )
     val results =
       // Without rows and timers there is nothing to do, and the worker need not start.
-      if (live.isEmpty && !rows.hasNext && due.isEmpty && !spec.checkpointed) Iterator.empty
+      if (live.isEmpty && !rows.hasNext && sent.isEmpty && !spec.checkpointed) Iterator.empty
       else {
         serveQuestions(task, schema, states, broadcast, context)
         if (live.isEmpty) converse(schema, task, rows, context)
         else converseLive(schema, packing, task, rows, context)
       }
     new FunctionRun {
-      override def output: Iterator[InternalRow] = results
+      override def output: Iterator[InternalRow] = results ++ ended.iterator.flatMap(_.rows)
       override def updated: Long = task.updated
-      override def removed: Long = task.removed
+      override def removed: Long = task.removed + ended.fold(0L)(_.removed)
     }
   }
 

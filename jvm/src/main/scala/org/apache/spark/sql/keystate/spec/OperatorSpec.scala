@@ -16,17 +16,16 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredOperator
   * @param subtaskState
   *   what each subtask keeps without keys, if the function takes part in checkpoints; then every
   *   subtask runs in every micro-batch
-  * @param sideOutputs
-  *   whether its output has a struct column for the main output and for each side output
   * @param metrics
   *   whether the function has metrics of its own
-  * @param lateOutputs
-  *   for each input the index of the output that its late rows go to; None, or nothing at all, if
-  *   they are dropped
+  * @param outputs
+  *   what it has besides the main output
   * @param takesLateRows
   *   whether the function takes late rows as it takes others
   * @param takesColumns
   *   whether what calls the function reads columns of Arrow, not rows
+  * @param endedWindows
+  *   windows that the JVM fires when they end
   */
 private[keystate] final case class OperatorSpec(
     name: Option[String],
@@ -36,11 +35,11 @@ private[keystate] final case class OperatorSpec(
     states: Seq[StateSpec],
     broadcast: Seq[StateSpec] = Nil,
     subtaskState: Option[SubtaskStateSpec] = None,
-    sideOutputs: Boolean = false,
+    outputs: OutputsSpec = OutputsSpec(),
     metrics: Boolean = false,
-    lateOutputs: Seq[Option[Int]] = Nil,
     takesLateRows: Boolean = false,
-    takesColumns: Boolean = false
+    takesColumns: Boolean = false,
+    endedWindows: Option[EndedWindowsSpec] = None
 ) {
   def checkpointed: Boolean = subtaskState.nonEmpty
 
@@ -89,6 +88,16 @@ private[keystate] final case class SubtaskStateSpec(
     rawKeyed: Boolean = false
 )
 
+/** What an operator has besides its main output.
+  *
+  * @param side
+  *   whether its output has a struct column for the main output and for each side output
+  * @param late
+  *   for each input the index of the output that its late rows go to; None, or nothing at all, if
+  *   they are dropped
+  */
+private[keystate] final case class OutputsSpec(side: Boolean = false, late: Seq[Option[Int]] = Nil)
+
 private[keystate] object OperatorSpec {
   private implicit val formats: Formats = DefaultFormats
 
@@ -108,11 +117,14 @@ private[keystate] object OperatorSpec {
           field(DeclaredOperator.RawKeyed).extract[Boolean]
         )
       ).filter(_ => field(DeclaredOperator.Checkpointed).extract[Boolean]),
-      sideOutputs = field(DeclaredOperator.SideOutputs).extract[Boolean],
+      outputs = OutputsSpec(
+        field(DeclaredOperator.SideOutputs).extract[Boolean],
+        field(DeclaredOperator.LateOutputs).children.map(_.extractOpt[Int])
+      ),
       metrics = field(DeclaredOperator.Metrics).extract[Boolean],
-      lateOutputs = field(DeclaredOperator.LateOutputs).children.map(_.extractOpt[Int]),
       takesLateRows = field(DeclaredOperator.TakesLateRows).extract[Boolean],
-      takesColumns = field(DeclaredOperator.TakesColumns).extract[Boolean]
+      takesColumns = field(DeclaredOperator.TakesColumns).extract[Boolean],
+      endedWindows = EndedWindowsSpec.fromJson(field(DeclaredOperator.EndedWindows))
     )
   }
 }

@@ -19,7 +19,16 @@ class OperatorSpecSuite extends AnyFunSuite {
   private val operator = json("""{"name": null, "max_parallelism": 8, "time_mode": "none",
     "timers": true, "states": [], "broadcast": [], "checkpointed": false, "raw_keyed": false,
     "operator_states": [], "side_outputs": false, "metrics": true, "late_outputs": [null, 1],
-    "takes_late_rows": false, "takes_columns": false}""")
+    "takes_late_rows": false, "takes_columns": false, "ended_windows": null}""")
+
+  private val result = json("""{"field": "n", "made": "count"}""")
+
+  private val windows = json("""{"state": "contents", "event_time": true, "dropped": "late"}""")
+
+  private def withWindows(result: JValue) = {
+    val all = JObject(windows.obj :+ ("results" -> JArray(List(result))))
+    JObject(without(operator, "ended_windows").obj :+ ("ended_windows" -> all))
+  }
 
   private def without(json: JObject, name: String) = JObject(json.obj.filterNot(_._1 == name))
 
@@ -33,10 +42,14 @@ class OperatorSpecSuite extends AnyFunSuite {
   test("an operator as Python declares it") {
     val spec = read(withStates(state, withTtl(ttl)))
     assert(spec.name.isEmpty && spec.maxParallelism.contains(8) && spec.metrics)
-    assert(spec.lateOutputs == Seq(None, Some(1)))
+    assert(spec.outputs.late == Seq(None, Some(1)))
     assert(spec.states.map(_.describe) == Seq.fill(2)("map<STRING, BIGINT>"))
     assert(spec.states.map(_.ttl.map(_.millis)) == Seq(None, Some(5)))
     assert(spec.states.map(_.maxEntries) == Seq.fill(2)(Some(10)))
+    assert(spec.endedWindows.isEmpty)
+    val count = EndedWindowsSpec.Result("n", EndedWindowsSpec.Made.Count)
+    val ended = EndedWindowsSpec("contents", byEventTime = true, "late", Seq(count))
+    assert(read(withWindows(result)).endedWindows.contains(ended))
   }
 
   test("what a package of another release does not say is an error") {
@@ -47,6 +60,7 @@ class OperatorSpecSuite extends AnyFunSuite {
         assert(error.getMessage.contains(s"does not say '$name' of $what"))
       }
     refused("an operator", operator)(identity)
+    refused("a result of windows", result)(withWindows)
     refused("a state", state)(state => withStates(state))
     refused("a time to live", ttl)(ttl => withStates(withTtl(ttl)))
   }

@@ -168,6 +168,17 @@ private[keystate] object Protocol {
     final val LateOutputs = "late_outputs"
     final val TakesLateRows = "takes_late_rows"
     final val TakesColumns = "takes_columns"
+    final val EndedWindows = "ended_windows"
+  }
+
+  /** Fields of windows that the JVM fires, and of their results. */
+  object DeclaredWindows {
+    final val State = "state"
+    final val EventTime = "event_time"
+    final val Dropped = "dropped"
+    final val Results = "results"
+    final val Field = "field"
+    final val Made = "made"
   }
 
   /** Fields of one of its states. */

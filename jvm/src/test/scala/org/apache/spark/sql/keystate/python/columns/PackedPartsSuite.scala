@@ -11,7 +11,9 @@ import org.apache.spark.unsafe.types.UTF8String
 
 import keystate.TimeDomain
 import org.apache.spark.sql.keystate.encoding.StoredOrder
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec, TimeMode}
+import org.apache.spark.sql.keystate.spec.{
+  OperatorSpec, OutputsSpec, StateKind, StateSpec, TimeMode
+}
 import org.apache.spark.sql.keystate.state.Timer
 
 class PackedPartsSuite extends AnyFunSuite {
@@ -93,7 +95,7 @@ class PackedPartsSuite extends AnyFunSuite {
       PackedParts.fit(spec, rows, text, output)
     assert(fit(spec))
     assert(fit(spec.copy(timers = true)))
-    assert(!fit(spec.copy(sideOutputs = true)))
+    assert(!fit(spec.copy(outputs = OutputsSpec(side = true))))
     assert(!fit(spec.copy(takesColumns = true)))
     assert(!fit(spec.copy(broadcast = Seq(value))))
     val list = StateSpec("l", StateKind.List, "list", LongType, None, StoredOrder.Natural)

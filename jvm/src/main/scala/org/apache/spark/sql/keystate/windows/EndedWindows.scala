@@ -1,0 +1,165 @@
+package org.apache.spark.sql.keystate.windows
+
+import scala.collection.mutable
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{
+  GenericInternalRow, JoinedRow, SpecificInternalRow, UnsafeProjection, UnsafeRow
+}
+import org.apache.spark.sql.types.TimestampType
+
+import keystate.TimeDomain.{EVENT_TIME, PROCESSING_TIME}
+import keystate.backend.{Entry, GroupedKey}
+import org.apache.spark.sql.keystate.encoding.{OrderedKeyCodec, StateRows}
+import org.apache.spark.sql.keystate.metrics.MetricValues
+import org.apache.spark.sql.keystate.operator.OperatorTaskContext
+import org.apache.spark.sql.keystate.spec.{EndedWindowsSpec, StateSpec}
+import org.apache.spark.sql.keystate.state.{FamilyEntries, Timer, Timers}
+
+/** Fires the windows of a task's keys that end in a micro-batch, once its rows are in the state. It
+  * does what the operator of these windows does in a worker, which fires them in batch queries.
+  *
+  * A window is an entry of its key's sorted map: `(open, end, start)` in ms, and its accumulators. It
+  * is open while its end is to come. There is no lateness, so a window that ends is gone; one that has
+  * ended already was left for late rows before a restart. Of each key the first window has a timer, at
+  * its end less 1 ms.
+  *
+  * @param due
+  *   the timers that fire; they are taken out of it
+  * @param isChanged
+  *   whether this micro-batch has changed windows, so that there may be timers that it has set
+  */
+private[keystate] final class EndedWindows private (
+    task: OperatorTaskContext,
+    timers: Timers,
+    state: StateSpec,
+    entries: FamilyEntries,
+    made: UnsafeProjection,
+    until: Long,
+    due: mutable.Queue[Timer],
+    isChanged: Boolean
+) {
+  import EndedWindows.Window
+
+  private val codec = OrderedKeyCodec(state.keyType.get, state.order)
+  private val keyHolder = new GenericInternalRow(1)
+
+  private val key = new UnsafeRow(task.columns.grouping.size)
+  private val bounds = new SpecificInternalRow(Seq(TimestampType, TimestampType))
+  private val held = new UnsafeRow(state.rowSchema.size)
+  private val nothing = new GenericInternalRow(state.rowSchema.size)
+  private val told = new JoinedRow(key, bounds)
+  private val joined = new JoinedRow
+
+  /** How many entries were removed so far. */
+  var removed = 0L
+
+  /** What is emitted of the windows. The same row each time. */
+  def rows: Iterator[InternalRow] =
+    Iterator.continually(due).takeWhile(_.nonEmpty).flatMap { _ =>
+      val timer = due.dequeue()
+      val ended = task.lease.use(end(timer))
+      key.pointTo(timer.key, timer.key.length)
+      ended.map(emitted)
+    }
+
+  /** Takes out the windows of a timer's key that are over. Returns those of them that fire. */
+  private def end(timer: Timer): Iterator[Window] =
+    if (!timers.take(timer)) Iterator.empty
+    else {
+      val (over, next) = windowsOver(timer)
+      over.foreach { window =>
+        entries.remove(timer.group, window.entry.key)
+        // It is not to end windows of the next micro-batch.
+        if (isChanged) set(timer, window.last, wanted = false)
+      }
+      removed += over.size
+      if (next < Long.MaxValue) set(timer, next, wanted = true)
+      over.iterator.filter(_.isOpen)
+    }
+
+  /** The windows of a timer's key that are over, and the time of the first one that is not. */
+  private def windowsOver(timer: Timer): (mutable.ArrayBuffer[Window], Long) = {
+    val over = new mutable.ArrayBuffer[Window](EndedWindows.Few)
+    var next = Long.MaxValue
+    var mayEnd = true // they are sorted by their ends, but those that have ended come first
+    val stored = entries.scan(timer.group, GroupedKey.prefix(timer.key), null)
+    try
+      while (mayEnd && stored.hasNext) {
+        val window = read(stored.next())
+        if (window.last <= until) over += window
+        else {
+          next = math.min(next, window.last)
+          mayEnd = !window.isOpen
+        }
+      }
+    finally stored.close()
+    (over, next)
+  }
+
+  private def set(timer: Timer, time: Long, wanted: Boolean): Unit =
+    timers.set(timer.domain, time, timer.group, timer.key, wanted)
+
+  private def read(entry: Entry): Window = {
+    codec.decode(entry.key, GroupedKey.userKeyOffset(entry.key), keyHolder, 0)
+    val key = keyHolder.getStruct(0, EndedWindows.KeyFields)
+    Window(entry, isOpen = key.getLong(0) == 1, end = key.getLong(1), start = key.getLong(2))
+  }
+
+  private def emitted(window: Window): InternalRow = {
+    bounds.setLong(0, window.start * 1000)
+    bounds.setLong(1, window.end * 1000)
+    made(joined(told, valueOf(window.entry)))
+  }
+
+  private def valueOf(entry: Entry): InternalRow =
+    if (StateRows.isNull(entry.value)) nothing
+    else {
+      StateRows.point(held, entry.value)
+      held
+    }
+}
+
+private[keystate] object EndedWindows {
+
+  /** Open, end and start. */
+  private final val KeyFields = 3
+
+  /** How many windows of a key end at a time, mostly. */
+  private final val Few = 2
+
+  private final case class Window(entry: Entry, isOpen: Boolean, end: Long, start: Long) {
+
+    /** Its last ms. */
+    def last: Long = end - 1
+  }
+
+  /** None if a worker has to fire what is due. It does if there are timers by the other clock, of
+    * windows that went by it before a restart.
+    */
+  def of(
+      task: OperatorTaskContext,
+      due: mutable.Queue[Timer],
+      isChanged: Boolean
+  ): Option[EndedWindows] =
+    task.spec.endedWindows.filter(_ => task.batch.streaming).flatMap { windows =>
+      // A worker that is not started does not tell its function's metric.
+      task.addMetrics(MetricValues(Map(windows.dropped -> 0L)))
+      firing(windows, task, due, isChanged)
+    }
+
+  private def firing(
+      windows: EndedWindowsSpec,
+      task: OperatorTaskContext,
+      due: mutable.Queue[Timer],
+      isChanged: Boolean
+  ): Option[EndedWindows] = {
+    val domain = if (windows.byEventTime) EVENT_TIME else PROCESSING_TIME
+    for {
+      until <- if (windows.byEventTime) task.watermark else task.batch.processingTime
+      if due.nonEmpty && due.forall(_.domain == domain)
+      (state, entries) <- task.spec.states.zip(task.entries).find(_._1.name == windows.state)
+      made <- WindowResults.of(windows, state, task.columns)
+    } yield new EndedWindows(task, task.timers.get, state, entries, made, until, due, isChanged)
+  }
+}

@@ -11,7 +11,7 @@ import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -132,39 +132,60 @@ def without_repeats(rows: DataFrame, columns: Sequence[int]) -> DataFrame:
     return jvm.frame(rows.sparkSession, "withoutRepeats", rows, json.dumps(list(columns)))
 
 
-def distinct_hashes(rows: DataFrame, group_columns: int, wanted: Sequence[int]) -> DataFrame:
+@dataclass(frozen=True)
+class Selected:
+    """What is selected of rows before they are made fewer, and of what comes of them.
+
+    Attributes:
+        read: expressions of SQL, of the rows.
+        made: likewise of what comes of these, each with its name and its metadata.
+    """
+
+    read: Sequence[str]
+    made: Sequence[tuple[str, str, dict[str, Any]]]
+
+    def to_json(self) -> str:
+        """What the JVM reads."""
+        return json.dumps([self.read, self.made])
+
+
+def distinct_hashes(
+    rows: DataFrame, selected: Selected, group_columns: int, wanted: Sequence[int]
+) -> DataFrame:
     """Makes the rows of a group fewer before a shuffle, with the least hashes of their values.
 
     Args:
         rows: the rows.
-        group_columns: how many of the first columns tell the group; the others are values.
+        selected: what is read of them. What comes of it has the group's columns, how many rows it
+            has, and for each value its hashes as bytes, eight each, the lowest first. The columns
+            after those of the group are named ``_0`` and so on.
+        group_columns: how many of the first columns that are read tell the group; the others are
+            values.
         wanted: for each of these how many hashes.
-
-    Returns:
-        The group's columns, how many rows it has, and for each value its hashes as bytes, eight
-        each, the lowest first. These columns are named ``_0`` and so on.
     """
-    jvm = _jvm(rows.sparkSession)
-    told = json.dumps(list(wanted))
-    return jvm.frame(rows.sparkSession, "distinctHashes", rows, group_columns, told)
+    jvm, told = _jvm(rows.sparkSession), json.dumps(list(wanted))
+    arguments = (rows, selected.to_json(), group_columns, told)
+    return jvm.frame(rows.sparkSession, "distinctHashes", *arguments)
 
 
 def partial_aggregate(
-    rows: DataFrame, group_columns: int, functions: Sequence[tuple[str, int]]
+    rows: DataFrame,
+    selected: Selected,
+    group_columns: int,
+    functions: Sequence[tuple[str, int]],
 ) -> DataFrame:
     """Makes the rows of a group fewer before a shuffle, by Spark's hash aggregate.
 
     Args:
         rows: the rows.
-        group_columns: how many of the first columns tell the group.
+        selected: what is read of them. What comes of it has the group's columns, and one for each
+            function, named ``_0`` and so on.
+        group_columns: how many of the first columns that are read tell the group.
         functions: names, each with the index of the column that it is of; -1 if it is of rows.
-
-    Returns:
-        These columns, and one for each function, named ``_0`` and so on.
     """
-    jvm = _jvm(rows.sparkSession)
-    told = json.dumps(functions)
-    return jvm.frame(rows.sparkSession, "partialAggregate", rows, group_columns, told)
+    jvm, told = _jvm(rows.sparkSession), json.dumps(functions)
+    arguments = (rows, selected.to_json(), group_columns, told)
+    return jvm.frame(rows.sparkSession, "partialAggregate", *arguments)
 
 
 def add_files(

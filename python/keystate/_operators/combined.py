@@ -44,14 +44,13 @@ class CombiningTask:
         return made
 
 
-def key_names(rows: Input, cols: Sequence[str | Column]) -> list[str] | None:
+def key_names(names: Sequence[str], cols: Sequence[str | Column]) -> list[str] | None:
     """The key columns of a stream; ``None`` if one of them is no column by its name.
 
     Args:
-        rows: the stream.
+        names: the stream's columns.
         cols: its key columns, as the user gave them.
     """
-    names = rows.row_type.names
     known = {**{quoted(name): name for name in names}, **{n: n for n in names if "." not in n}}
     found = [known[col] for col in cols if isinstance(col, str) and col in known]
     return found if len(found) == len(cols) else None
@@ -86,7 +85,7 @@ def why_not(
         return _refusal("on_error", "a row that fails takes others with it", "leave it out")
     if rows.order:
         return _refusal("order_by", "a row that others are in has no place in it", "leave it out")
-    if key_names(rows, cols) is None:
+    if rows.key_names is None:
         return DeclarationError(
             f"combine=True needs the key columns by their names, {rows.row_type.names}, got "
             f"{list(cols)!r}: add another key to the DataFrame with withColumn first"

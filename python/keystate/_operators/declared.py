@@ -32,6 +32,7 @@ class Input:
         max_parallelism: the number of key groups, if it is told.
         time_column: the index of the column with a row's event time; ``None`` if there is none.
         late_output: where its late rows go; ``None`` if they are dropped.
+        key_names: the names of its key columns; ``None`` if one of them is no column by its name.
     """
 
     df: DataFrame
@@ -41,6 +42,7 @@ class Input:
     max_parallelism: int | None = None
     time_column: int | None = None
     late_output: OutputTag | None = None
+    key_names: Sequence[str] | None = None
 
     @property
     def row_type(self) -> T.StructType:
@@ -50,6 +52,8 @@ class Input:
     @cached_property
     def key_type(self) -> T.StructType:
         """The key's columns."""
+        if self.key_names is not None:  # Spark need not be asked
+            return T.StructType([self.row_type[name] for name in self.key_names])
         return self.df.select(*self.keys).schema if self.keys else T.StructType()
 
     def timed(self, event_time: str | None, late_output: OutputTag | None) -> Input:

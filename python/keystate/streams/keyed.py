@@ -127,7 +127,9 @@ class KeyedStream(RowStream[ROW]):
             names, shape = typed_rows(df.schema, row_type)
             df = df if names == df.columns else df.select(*(df[name] for name in names))
         self._cols = cols
-        super().__init__(Input(df, _columns(df, cols), _columns(df, order), shape, max_parallelism))
+        columns = _columns(df, cols), _columns(df, order)
+        plain = key_names(df.schema.names, cols)
+        super().__init__(Input(df, *columns, shape, max_parallelism, key_names=plain))
 
     def process(
         self,
@@ -426,12 +428,12 @@ class KeyedStream(RowStream[ROW]):
             return None
         return self._of(without_repeats(aggregates, self._input, keys))
 
-    def _plain_keys(self) -> list[str] | None:
+    def _plain_keys(self) -> Sequence[str] | None:
         """The key columns' names; ``None`` where rows can't be made fewer before the shuffle."""
         rows = self._input
         if rows.order or isinstance(rows.df, SchemaRows):
             return None
-        return key_names(rows, self._cols)
+        return rows.key_names
 
     def _apply_begun(
         self, aggregates: Sequence[ColumnAggregate], panes: Panes
@@ -447,11 +449,11 @@ class KeyedStream(RowStream[ROW]):
 
     def _combining_keys(
         self, time_mode: str | None, late_output: OutputTag | None, on_error: OnError
-    ) -> list[str]:
+    ) -> Sequence[str]:
         error = self._why_not(time_mode, late_output, on_error)
         if error is not None:
             raise error
-        return key_names(self._input, self._cols) or []
+        return self._input.key_names or []
 
     def _of(self, rows: Input) -> KeyedStream[Any]:
         """Such a stream of other rows."""

@@ -10,10 +10,10 @@ comes of them is the same, but for the order in which floats are summed.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from keystate._jvm import bridge
@@ -56,6 +56,10 @@ _KEYS = (
     T.BinaryType,
     T.DecimalType,
 )
+
+
+#: What makes rows fewer, of what is selected; and the expressions that it reads and makes.
+_Begun = tuple[Callable[[bridge.Selected], DataFrame], list[str], list[str]]
 
 
 def can_begin(aggregates: Sequence[ColumnAggregate], keys: T.StructType) -> bool:
@@ -116,79 +120,79 @@ def partial_aggregates(
         keys: its key columns, by their names.
         panes: what rows are apart by besides.
     """
-    df = rows.df
-    groups = [df[quoted(key)] for key in keys]
+    groups = [quoted(key) for key in keys]
     time = None if panes is None or panes.column is None else rows.row_type.fields[panes.column]
     if panes is not None and time is not None:
-        groups.append(_begin(df[quoted(time.name)], time.dataType, panes))
+        groups.append(_begin(quoted(time.name), time.dataType, panes))
     begin = _by_hashes if _are_hashed(aggregates) else _by_functions
-    begun, made = begin(aggregates, rows, groups, counted=panes is not None)
+    fewer, read, accumulators = begin(aggregates, rows, len(groups), counted=panes is not None)
     names = [_ROWS] if panes is not None else []
     names += [f"_aggregate{i}" for i in range(len(aggregates))]
-    made = [column.alias(free_name(name, keys)) for column, name in zip(made, names)]
-    read = [F.col(f"in{i}") for i in range(len(groups))]
-    kept = [
-        column.alias(key, metadata=unmarked(rows.row_type[key])) for key, column in zip(keys, read)
+    made: list[tuple[str, str, dict[str, Any]]] = [
+        (f"in{i}", key, unmarked(rows.row_type[key])) for i, key in enumerate(keys)
     ]
     if time is not None:
-        kept.append(read[-1].alias(free_name(_TIME, keys), metadata=time.metadata))
-    made_of = begun.select(*kept, *made)
+        made.append((f"in{len(keys)}", free_name(_TIME, keys), time.metadata))
+    made += [(sql, free_name(name, keys), {}) for sql, name in zip(accumulators, names)]
+    selected = [f"{sql} AS in{i}" for i, sql in enumerate([*groups, *read])]
+    made_of = fewer(bridge.Selected(selected, made))
     return dataclasses.replace(
         rows, shape=None, df=made_of, keys=[made_of[quoted(key)] for key in keys]
     )
 
 
 def _by_functions(
-    aggregates: Sequence[ColumnAggregate], rows: Input, groups: list[Column], counted: bool
-) -> tuple[DataFrame, list[Column]]:
-    """Groups of rows, and columns: the number of a group's rows if wanted, and accumulators."""
-    inputs: list[Column] = []
+    aggregates: Sequence[ColumnAggregate], rows: Input, group_columns: int, counted: bool
+) -> _Begun:
+    """With the number of a group's rows if wanted, before accumulators."""
+    read: list[str] = []
     functions: list[tuple[str, int]] = []
 
-    def made(function: str, of: Column | None = None) -> Column:
+    def made(function: str, of: str | None = None) -> str:
         """The column that has what a function makes of a column, or of rows."""
-        functions.append((function, -1 if of is None else len(groups) + len(inputs)))
+        functions.append((function, -1 if of is None else group_columns + len(read)))
         if of is not None:
-            inputs.append(of)
-        return F.col(f"_{len(functions) - 1}")
+            read.append(of)
+        return f"_{len(functions) - 1}"
 
     columns = [made("count")] if counted else []
     for each in aggregates:
         column = None if each.column is None else _column(each.column, rows)
         kind = each.declared.kind
         if kind == "avg" and column is not None:
-            total = F.coalesce(made("sum", column.cast("double")), F.lit(0.0))
-            columns.append(F.struct(total.alias("sum"), made("count", column).alias("count")))
+            total = f"coalesce({made('sum', f'CAST({column} AS DOUBLE)')}, 0.0D)"
+            columns.append(f"named_struct('sum', {total}, 'count', {made('count', column)})")
         elif kind == "sum" and column is not None:
-            columns.append(made("sum", column.cast(each.acc_type)))
+            columns.append(made("sum", f"CAST({column} AS {each.acc_type.simpleString()})"))
         else:
             columns.append(made(kind, column))
-    read = _numbered(rows, [*groups, *inputs])
-    return bridge.partial_aggregate(read, len(groups), functions), columns
+
+    def fewer(selected: bridge.Selected) -> DataFrame:
+        return bridge.partial_aggregate(rows.df, selected, group_columns, functions)
+
+    return fewer, read, columns
 
 
 def _by_hashes(
-    aggregates: Sequence[ColumnAggregate], rows: Input, groups: list[Column], counted: bool
-) -> tuple[DataFrame, list[Column]]:
+    aggregates: Sequence[ColumnAggregate], rows: Input, group_columns: int, counted: bool
+) -> _Begun:
     """As `_by_functions`. An accumulator is bytes."""
-    values = [_column(each.column, rows) for each in aggregates if each.column is not None]
+    read = [_column(each.column, rows) for each in aggregates if each.column is not None]
     wanted = [each.declared.n for each in aggregates]
-    begun = bridge.distinct_hashes(_numbered(rows, [*groups, *values]), len(groups), wanted)
-    count, *hashes = (F.col(f"_{i}") for i in range(len(aggregates) + 1))
-    return begun, [count, *hashes] if counted else hashes
+    made = [f"_{i}" for i in range(0 if counted else 1, len(aggregates) + 1)]
+
+    def fewer(selected: bridge.Selected) -> DataFrame:
+        return bridge.distinct_hashes(rows.df, selected, group_columns, wanted)
+
+    return fewer, read, made
 
 
-def _column(index: int, rows: Input) -> Column:
-    return rows.df[quoted(rows.row_type.names[index])]
+def _column(index: int, rows: Input) -> str:
+    return quoted(rows.row_type.names[index])
 
 
-def _numbered(rows: Input, columns: list[Column]) -> DataFrame:
-    return rows.df.select(*(column.alias(f"in{i}") for i, column in enumerate(columns)))
-
-
-def _begin(time: Column, kind: T.DataType, panes: Panes) -> Column:
+def _begin(time: str, kind: T.DataType, panes: Panes) -> str:
     """When the span begins that has this time; of a window, a struct, it is its end."""
-    ends = time.getField("end") if isinstance(kind, T.StructType) else time
-    micros = F.unix_micros(ends)
-    length, offset = F.lit(panes.length * 1000), F.lit(panes.offset * 1000)
-    return F.timestamp_micros(micros - F.pmod(micros - offset, length))
+    micros = f"unix_micros({time}{'.end' if isinstance(kind, T.StructType) else ''})"
+    length, offset = (f"CAST({each * 1000} AS BIGINT)" for each in (panes.length, panes.offset))
+    return f"timestamp_micros({micros} - pmod({micros} - {offset}, {length}))"

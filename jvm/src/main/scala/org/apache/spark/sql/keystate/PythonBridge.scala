@@ -29,7 +29,7 @@ import org.apache.spark.sql.keystate.checkpoint.{
 import org.apache.spark.sql.keystate.connect.WorkerPython
 import org.apache.spark.sql.keystate.edit.BatchInput
 import org.apache.spark.sql.keystate.plan.{
-  DistinctHashes, KeyedInput, KeyedProcess, PartialAggregate, RightRole, WithoutRepeats
+  DistinctHashes, KeyedInput, KeyedProcess, PartialAggregate, RightRole, Selected, WithoutRepeats
 }
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, PythonSource, StatefulSource}
@@ -102,25 +102,42 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
 
   /** Makes the rows of a group fewer before a shuffle, see [[PartialAggregate]].
     *
+    * @param selected
+    *   JSON of what is selected before and after, see [[Selected]]
     * @param groupColumns
-    *   how many of the first columns tell the group
+    *   how many of the first columns that are read tell the group
     * @return
-    *   these columns, and one for each function
+    *   what is made of these columns, and of one for each function
     */
-  def partialAggregate(rows: Dataset[_], groupColumns: Int, functions: String): DataFrame =
-    ClassicDataset.ofRows(session, PartialAggregate.of(planOf(rows), groupColumns, functions))
+  def partialAggregate(
+      rows: Dataset[_],
+      selected: String,
+      groupColumns: Int,
+      functions: String
+  ): DataFrame = Selected.fromJson(selected).of(rows) { read =>
+    ClassicDataset.ofRows(session, PartialAggregate.of(planOf(read), groupColumns, functions))
+  }
 
   /** Makes the rows of a group fewer before a shuffle, see [[DistinctHashes]].
     *
+    * @param selected
+    *   JSON of what is selected before and after, see [[Selected]]
     * @param groupColumns
-    *   how many of the first columns tell the group; the others are values
+    *   how many of the first columns that are read tell the group; the others are values
     * @param wanted
     *   JSON of how many hashes are wanted of each value
     */
-  def distinctHashes(rows: Dataset[_], groupColumns: Int, wanted: String): DataFrame = {
+  def distinctHashes(
+      rows: Dataset[_],
+      selected: String,
+      groupColumns: Int,
+      wanted: String
+  ): DataFrame = {
     val JArray(told) = parse(wanted): @unchecked
     val numbers = told.collect { case JInt(number) => number.toInt }
-    ClassicDataset.ofRows(session, DistinctHashes.of(planOf(rows), groupColumns, numbers))
+    Selected.fromJson(selected).of(rows) { read =>
+      ClassicDataset.ofRows(session, DistinctHashes.of(planOf(read), groupColumns, numbers))
+    }
   }
 
   /** Leaves out repeated rows before a shuffle, see [[WithoutRepeats]].

@@ -104,6 +104,20 @@ def test_a_late_row_brings_a_session_back_that_has_fired() -> None:
     assert fired([], 2200) == [(at(1000), at(2100), 7)]
 
 
+@pytest.mark.parametrize(
+    ("before", "expected"), [(agg.top_n("value", 3), [7, 5]), (agg.count(), [])]
+)
+def test_a_session_that_meets_no_other_has_as_many_values_as_are_wanted(
+    before: agg.Aggregate, expected: list[int]
+) -> None:
+    """Where more of them are stored by an earlier `n`, and where none are, for it was added."""
+    harness = harness_of(sessions().aggregate(before.alias("top")))
+    harness.process_batch([("a", value, at(1000)) for value in (3, 7, None, 5)])
+    of = agg.top_n("value", 2).alias("top" if expected else "added")
+    harness = KeyedProcessHarness.restore(harness.snapshot(), sessions().aggregate(of))
+    assert [row[3] for row in harness.advance_watermark(5000)] == [expected]
+
+
 WAYS: list[tuple[Any, ...]] = [
     (agg.count().alias("n"),),
     (Count(), "n long", "n long"),

@@ -136,6 +136,11 @@ class _Top(Computation):
         known = values.drop_null().cast(self.acc_type.value_type)
         return [lists(values.is_valid().to_numpy(zero_copy_only=False), known, self.acc_type)]
 
+    def result(self, parts: Parts) -> pa.Array:
+        # A session that met no other since a restart has what was stored: maybe more values, or
+        # null where the aggregate has been added.
+        return Groups.alone(len(parts[0])).top(parts[0], self._aggregate.declared.n)
+
 
 class _DistinctCount(Computation):
     """Its parts are how many hashes are kept at most, and the least hashes."""

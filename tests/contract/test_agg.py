@@ -413,6 +413,23 @@ def test_a_function_of_rows_goes_on_with_windows_and_the_other_way_round(
         assert harness.num_keys == 0
 
 
+@pytest.mark.parametrize("count", [Count(), OpenedCount()], ids=["many rows", "one by one"])
+def test_what_columns_have_fired_does_not_fire_again_where_a_function_goes_on(count: Count) -> None:
+    """The function's own timer of the window is from before the columns' run."""
+    late = windows(TUMBLING).allowed_lateness(700)
+    rows = late.aggregate(count, "n long", "n long")
+    columns = late.aggregate(agg.count().alias("n"))
+    harness = harness_of(rows)
+    harness.process_batch([("a", 1, at(500)), ("a", 1, at(1500))])
+    harness = KeyedProcessHarness.restore(harness.snapshot(), columns)
+    assert [row.n for row in harness.advance_watermark(1200)] == [1]
+    harness = KeyedProcessHarness.restore(harness.snapshot(), rows)
+    harness.process_batch([("a", 1, at(1600))])
+    assert [row.n for row in harness.advance_watermark(2100)] == [2]
+    harness.advance_watermark(10_000)
+    assert harness.num_keys == 0
+
+
 # -- declarations ----------------------------------------------------------------------------------
 
 

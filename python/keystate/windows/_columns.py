@@ -116,6 +116,13 @@ class ColumnWindowsFunction(ColumnsOfWindows):
         super().__init__(assigner, *ends)
         self.size, self.slide, self.offset = assigner.size, assigner.slide, assigner.offset
 
+    def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
+        if self.lateness:
+            # Declares their state, which a worker empties: a timer that rows one by one have left
+            # would have a window that is kept for late rows fire again, where they go on.
+            WindowTimers(runtime_context)
+
     def panes(self) -> Panes | None:
         # Each late row has its windows fire, or goes to an output.
         late_rows = self.lateness > 0 or self.late_output is not None

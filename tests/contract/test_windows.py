@@ -431,19 +431,74 @@ class Doubled(WindowFunction):
         yield key, f"{sum(2 * sale.value for sale in inputs)} {tags}", window.start
 
 
-def test_lists_are_of_the_dataclass_of_the_rows() -> None:
-    assigner = TumblingEventTimeWindows.of(1000)
-    harness = KeyedProcessHarness(
-        window(assigner).apply(Doubled()),
+class OpenedDoubled(Doubled):
+    def open(self, ctx: Any) -> None:
+        pass
+
+
+def of_sales(windows: Any) -> KeyedProcessHarness:
+    return KeyedProcessHarness(
+        windows,
         f"{INPUT}, tags array<string>",
         "key",
         "key string, named string, start long",
         event_time="time",
         row_type=Sale,
     )
-    harness.process_batch([("a", 1, at(5), ["x"]), ("b", 2, at(6), []), ("a", 3, at(7), ["y"])])
+
+
+@pytest.mark.parametrize("function", [Doubled(), OpenedDoubled()], ids=["many rows", "one by one"])
+@pytest.mark.parametrize("lateness", [0, 700])
+@pytest.mark.parametrize(
+    "assigner",
+    [
+        TumblingEventTimeWindows.of(1000),
+        SlidingEventTimeWindows.of(1000, 1000),
+        EventTimeSessionWindows.with_gap(995),
+    ],
+    ids=["tumbling", "sliding", "sessions"],
+)
+def test_lists_are_of_the_dataclass_of_the_rows(
+    assigner: Any, lateness: int, function: WindowFunction
+) -> None:
+    """Those too that came in an earlier micro-batch, or before a restart."""
+    windows = window(assigner).allowed_lateness(lateness).apply(function)
+    harness = of_sales(windows)
+    harness.process_batch([("a", 1, at(5), ["x"]), ("b", 2, at(5), [])])
+    harness = KeyedProcessHarness.restore(harness.snapshot(), windows)
+    harness.process_batch([("a", 3, at(5), ["y"])])
     found = harness.advance_watermark(5000)
-    assert sorted(map(tuple, found)) == [("a", "8 ['x', 'y']", 0), ("b", "4 []", 0)]
+    start = 5 if isinstance(assigner, EventTimeSessionWindows) else 0
+    assert sorted(map(tuple, found)) == [("a", "8 ['x', 'y']", start), ("b", "4 []", start)]
+
+
+class Tags(AggregateFunction[Any, Any, Any]):
+    """Changes the rows that it is given."""
+
+    def create_accumulator(self) -> list[str]:
+        return []
+
+    def add(self, value: Any, accumulator: list[str]) -> list[str]:
+        value.value += 1
+        value.tags.append(str(value.value))
+        return accumulator + value.tags
+
+    def get_result(self, accumulator: list[str]) -> tuple[str, str, int]:
+        return "", repr(accumulator), 0
+
+
+class OpenedTags(Tags):
+    def open(self, ctx: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("function", [Tags(), OpenedTags()], ids=["many rows", "one by one"])
+@pytest.mark.parametrize("lateness", [0, 700])
+def test_each_window_is_given_a_row_of_a_dataclass_as_it_came(lateness: int, function: Any) -> None:
+    windows = window(SlidingEventTimeWindows.of(1000, 500)).allowed_lateness(lateness)
+    harness = of_sales(windows.aggregate(function, "array<string>"))
+    harness.process_batch([("a", 1, at(600), ["x"])])
+    assert [row.named for row in harness.advance_watermark(5000)] == ["['x', '2']"] * 2
 
 
 class Picky(Sum):

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from keystate._codec import Shape
 from keystate.functions import OutputTag
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import (
@@ -56,8 +57,9 @@ class AnyWindowsFunction(WindowsFunction):
         late_output: OutputTag | None,
         time_column: int | None,
         row_type: T.StructType,
+        shape: Shape | None,
     ) -> None:
-        super().__init__(assigner, function, fold, late_output, time_column, row_type)
+        super().__init__(assigner, function, fold, late_output, time_column, row_type, shape)
         self._trigger = trigger
         self._evictor = evictor
         self._lateness = lateness if self.by_event_time else 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, codec
+from keystate._codec import Misfit, Shape, codec
 from keystate._spec import resolve_type
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.reduction import reduction
@@ -225,9 +225,16 @@ class FoldedContents(Contents):
 
 
 class ListedContents(Contents):
-    """The rows of each window: an entry for each, numbered as they came."""
+    """The rows of each window: an entry for each, numbered as they came.
 
-    def __init__(self, row_type: T.StructType) -> None:
+    Args:
+        row_type: of the rows.
+        shape: of which class they are given; ``None`` for Rows, which are what is stored.
+    """
+
+    def __init__(self, row_type: T.StructType, shape: Shape | None) -> None:
+        self._row_type = row_type
+        self._shape = shape
         fields = [T.StructField("row", row_type), T.StructField("time", T.LongType())]
         self._element_type = T.StructType(fields)
 
@@ -237,10 +244,14 @@ class ListedContents(Contents):
             WindowMapDescriptor(ELEMENTS, names, self._element_type, own_values=True)
         )
         self._next = ctx.get_state(ValueStateDescriptor("window-next-number", "long", default=0))
+        self._as_row = codec(self._row_type).as_read
+        self._as_given = codec(self._row_type, self._shape).as_read
 
     def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> bool:
         number = self._next.value() or 0
         self._next.update(number + 1)
+        if self._shape is not None:
+            row = self._as_row(row)
         self._rows.put((*window, number), (row, time))
         return True
 
@@ -249,10 +260,10 @@ class ListedContents(Contents):
 
     def elements(self, window: WindowKey) -> list[tuple[int, TimestampedValue]]:
         """The rows of a window as they came, each with its number."""
-        return [
-            (key[2], TimestampedValue(row, time))
-            for key, (row, time) in self._rows.sub_iterator(*self._range(window))
-        ]
+        found = self._rows.sub_iterator(*self._range(window))
+        if self._shape is None:
+            return [(key[2], TimestampedValue(row, time)) for key, (row, time) in found]
+        return [(key[2], TimestampedValue(self._as_given(row), time)) for key, (row, time) in found]
 
     def evict(self, window: WindowKey, number: int) -> None:
         """Removes one row."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from keystate._codec import Shape
 from keystate.functions import OutputTag
 from keystate.runtime import RuntimeContext
 from keystate.windows._assigners import FixedWindows
@@ -37,8 +38,9 @@ class FixedWindowsFunction(WindowsFunction):
         late_output: OutputTag | None,
         time_column: int | None,
         row_type: T.StructType,
+        shape: Shape | None,
     ) -> None:
-        super().__init__(assigner, function, fold, late_output, time_column, row_type)
+        super().__init__(assigner, function, fold, late_output, time_column, row_type, shape)
         self._fixed = assigner
         self._size, self._slide, self._offset = assigner.size, assigner.slide, assigner.offset
         self._contents = FoldedContents(fold)

@@ -193,7 +193,7 @@ class WindowedStream(Windowing):
         name: str | None,
         on_error: OnError = "fail",
     ) -> ResultDataFrame:
-        plan = rows.plan(self._row_type, self._time_column)
+        plan = rows.plan(self._row_type, self._input.shape, self._time_column)
         return self._applied(plan, self._apply_plan, output_schema, name, on_error)
 
     def _combined(self, plan: FunctionPlan, combine: bool | None) -> tuple[FunctionPlan, Apply]:

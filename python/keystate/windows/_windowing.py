@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql import types as T
 
+from keystate._codec import Shape
 from keystate._operators.plans import make_plan
 from keystate._worker.aggregates.declared import resolve
 from keystate._worker.calls.plan import FunctionPlan, Style
@@ -174,21 +175,25 @@ class WindowedRows:
     function: UserFunction
     fold: FunctionPlan | Fold | None
 
-    def plan(self, row_type: T.StructType, time_column: int | None) -> FunctionPlan:
-        """How rows of a type are processed.
+    def plan(
+        self, row_type: T.StructType, shape: Shape | None, time_column: int | None
+    ) -> FunctionPlan:
+        """How rows of a type, and of a class if they have one, are processed.
 
         Raises:
             DeclarationError: windows by event time need the column that has it.
         """
         _check_time(self.windowing._assigner, time_column)
-        operator = self._operator(row_type, time_column)
+        operator = self._operator(row_type, shape, time_column)
         return FunctionPlan(operator, "process_element", Style.WINDOWS, on_timer="on_timer")
 
-    def _operator(self, row_type: T.StructType, time_column: int | None) -> WindowsFunction:
+    def _operator(
+        self, row_type: T.StructType, shape: Shape | None, time_column: int | None
+    ) -> WindowsFunction:
         fold = ReduceFold(self.fold, row_type) if isinstance(self.fold, FunctionPlan) else self.fold
         windows = self.windowing
         assigner, trigger = windows._assigner, windows._trigger
-        ends = (fold, windows._late_output, time_column, row_type)
+        ends = (fold, windows._late_output, time_column, row_type, shape)
         is_plain = (
             fires_at_end(trigger, assigner) and windows._evictor is None and windows._lateness == 0
         )
@@ -199,7 +204,8 @@ class WindowedRows:
         if fold is not None and windows._evictor is None:
             contents = FoldedSessions(fold) if merges else FoldedContents(fold)
         else:
-            contents = ListedSessions(row_type) if merges else ListedContents(row_type)
+            listed = ListedSessions if merges else ListedContents
+            contents = listed(row_type, shape)
         return AnyWindowsFunction(
             assigner,
             trigger,

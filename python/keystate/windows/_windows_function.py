@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import codec
+from keystate._codec import Shape, codec
 from keystate._compiled import collect
 from keystate.functions import Function, KeyedProcessFunction, OutputTag
 from keystate.runtime import RuntimeContext
@@ -34,6 +34,7 @@ class WindowsFunction(KeyedProcessFunction):
         late_output: where rows go that are too late for all of their windows.
         time_column: the index of the column that has the event time; ``None`` if there is none.
         row_type: of the rows.
+        shape: of which class they are; ``None`` for Rows.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class WindowsFunction(KeyedProcessFunction):
         late_output: OutputTag | None,
         time_column: int | None,
         row_type: T.StructType,
+        shape: Shape | None,
     ) -> None:
         self._assigner = assigner
         self.function = function
@@ -51,6 +53,7 @@ class WindowsFunction(KeyedProcessFunction):
         self.late_output = late_output
         self.time_column = time_column
         self._row_type = row_type
+        self._shape = shape
         self.by_event_time = assigner.is_event_time()
         self._domain = EVENT_TIME if self.by_event_time else PROCESSING_TIME
         self._merges = isinstance(assigner, MergingWindowAssigner)
@@ -74,7 +77,7 @@ class WindowsFunction(KeyedProcessFunction):
     @cached_property
     def row_copy(self) -> Callable[[Any], Any] | None:
         """Copies a row for a function that may change it, where others see it too."""
-        rows = codec(self._row_type)
+        rows = codec(self._row_type, self._shape)
         return rows.copy if rows.mutable else None
 
     @property

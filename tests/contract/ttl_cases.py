@@ -102,6 +102,10 @@ CASES = (
         (120, "items", None, [[1, 1]]), (219, "contains", 1, True), (280, "get", 1, 1),
         (400, "get", 1, None),
     ), "read") for kind in ("map", "sorted_map")),
+    *(Case(f"reading an entry of a {kind} that has no value makes it live on", kind, (
+        (0, "put", [1, None], None), (60, "get", 1, None), (60, "get", 2, None),
+        (120, "contains", 1, True), (120, "contains", 2, False), (220, "contains", 1, False),
+    ), "read") for kind in ("map", "sorted_map")),
     *(Case(f"asking whether a {kind} is empty is no read", kind, (
         (0, "put", [1, 1], None), (60, "is_empty", None, False), (100, "is_empty", None, True),
     ), "read") for kind in ("map", "sorted_map")),

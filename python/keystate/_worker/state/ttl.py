@@ -204,7 +204,8 @@ class _NotingMap(Noting):
 
     def get(self, key: Any) -> Any:
         value = super().get(key)  # type: ignore[misc]
-        if self._on_read and value is not None:
+        # An entry may have no value, and is read all the same.
+        if self._on_read and (value is not None or super().contains(key)):  # type: ignore[misc]
             self._note_key(key)
         return value
 

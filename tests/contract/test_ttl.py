@@ -20,8 +20,9 @@ from keystate import (
     StateTtlConfig,
     Time,
     ValueStateDescriptor,
+    admin,
 )
-from keystate.testing import KeyedProcessHarness
+from keystate.testing import KeyedProcessHarness, rows_of
 from pyspark.errors import StreamingQueryException
 
 from tests.contract.ttl_cases import CASES, CONFIGS, TtlStates
@@ -254,6 +255,71 @@ def test_event_time(spark: Any, stream: Callable[..., Any]) -> None:
     assert by_key[2][4] == (2, 5, [4, 5], [(4, 4)])
     assert by_key[2][5] == nothing(2)
     assert by_key[3][-1] == nothing(3)
+
+
+class Opened(KeyedProcessFunction):
+    """Emits what was there before the first row."""
+
+    def open(self, ctx: Any) -> None:
+        ttl = StateTtlConfig.new_builder(Time.days(30)).use_event_time().build()
+        value, elements = (
+            ValueStateDescriptor("value", "long", -1),
+            ListStateDescriptor("list", "long"),
+        )
+        entries = MapStateDescriptor("map", "long", "long")
+        for declared in (value, elements, entries):
+            declared.enable_time_to_live(ttl)
+        self.value, self.list = ctx.get_state(value), ctx.get_list_state(elements)
+        self.map = ctx.get_map_state(entries)
+
+    def process_initial_state(self, row: Any, ctx: Any) -> None:
+        self.value.update(row.number)
+        self.list.add(row.number)
+        self.map[row.number] = row.number
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield row.key, self.value.value(), list(self.list), sorted(self.map.items())
+
+
+def opened(df: Any, initial: Any = None) -> Any:
+    return keystate.keyed(df, "key").process(Opened(), LAST, initial_state=initial)
+
+
+def test_what_was_there_before_the_watermark(
+    spark: Any, stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    """It lives from the first watermark that it meets on, not from 1970."""
+    days = [(1, datetime(2024, 1, 1)), (2, datetime(2024, 1, 2)), (1, datetime(2024, 2, 9)),
+            (2, datetime(2024, 2, 10))]  # fmt: skip
+    expected = [all_of(1, 7), all_of(2, 8), all_of(1, 7), nothing(2)]
+    numbers = [(1, 7), (2, 8)]
+    rows = "key long, at timestamp"
+    begun, created = stream(rows), stream(rows)
+    for fed in (begun, created):
+        fed.feed(*([row] for row in days))
+
+    def build(df: Any, initial: Any = None) -> Any:
+        return opened(df.withWatermark("at", "0 seconds"), initial)
+
+    initial = spark.createDataFrame(numbers, "key long, number long")
+    assert shown(begun.run(lambda df: build(df, initial))) == expected
+    states = {
+        "value": initial.selectExpr("key", "number as value"),
+        "list": initial.selectExpr("key", "number as list_element"),
+        "map": initial.selectExpr("key", "number as user_map_key", "number as user_map_value"),
+    }
+    made = tmp_path / "made"
+    admin.create(str(made), Opened(), key="key long", states=states, time_mode="event_time")
+    created.checkpoint = made
+    assert shown(created.run(build)) == expected
+
+    operator = opened(rows_of(rows, event_time="at"), rows_of("key long, number long", numbers))
+    with KeyedProcessHarness.of(operator) as harness:
+        emitted, watermark = [], 0
+        for row in days:
+            emitted += harness.process_batch([row], watermark=watermark)
+            watermark = int(row[1].timestamp() * 1000)
+    assert shown(emitted) == expected
 
 
 def test_elements_of_different_batches_live_apart(spark: Any, stream: Callable[..., Any]) -> None:

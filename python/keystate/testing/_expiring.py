@@ -20,7 +20,10 @@ from keystate.ttl import StateTtlConfig, needs_notes
 
 
 class ExpiringStore(Store):
-    """One value a key. A time of ``None`` is of a value from before the time to live."""
+    """One value a key. A time of ``None`` is of a value from before the time to live.
+
+    Or, by event time, of one that nothing used by event time while there was no watermark.
+    """
 
     def __init__(self, spec: StateSpec, index: int) -> None:
         super().__init__(spec, index)
@@ -62,8 +65,9 @@ class ExpiringStore(Store):
             times = column(Part.USED_TIME).to_pylist()
             used = [keys[slot] for slot in slots]
             for key, time, part in zip(used, times, self._parts(len(slots), column)):
-                if key in self.cells:
-                    self._touch(key, part, max(time, self._now))
+                latest = self._latest(time)
+                if key in self.cells and latest is not None:
+                    self._touch(key, part, latest)
 
     def _expire(self, keys: Iterable[Any]) -> None:
         for key in keys:
@@ -79,16 +83,21 @@ class ExpiringStore(Store):
     def _expired(self, time: int | None) -> bool:
         return time is not None and time <= self._now - self._millis
 
-    def _written(self, time: int | None) -> int:
+    def _latest(self, time: int | None = None) -> int | None:
+        """This time, or the clock's if that is later."""
+        latest = self._now if time is None else max(time, self._now)
+        return None if self.by_event_time and latest == 0 else latest
+
+    def _written(self, time: int | None) -> int | None:
         """The time of what is written now, where there was something with this one."""
-        return max(time, self._now) if self.by_event_time and time is not None else self._now
+        return self._latest(time) if self.by_event_time else self._now
 
     def _fresh(self, key: Any) -> tuple[Any, Any]:
         """What has not expired of a key, with the times from when on it lives; or two ``None``."""
         time = self._times.get(key)
         if key not in self.cells or self._expired(time):
             return None, None
-        return self.cells[key], self._now if time is None else time
+        return self.cells[key], self._latest() if time is None else time
 
     def _times_of(self, key: Any) -> Any:
         return self._times[key] if self._returned else self._fresh(key)[1]
@@ -115,7 +124,7 @@ class ExpiringStore(Store):
         return [None] * count
 
     def _touch(self, key: Any, part: Any, time: int) -> None:
-        self._times[key] = max(self._times[key], time)
+        self._times[key] = _later(self._times[key], time)
 
 
 class ExpiringListStore(ExpiringStore, ListStore):
@@ -131,7 +140,7 @@ class ExpiringListStore(ExpiringStore, ListStore):
         kept = [pair for pair in zip(self.cells.get(key, []), times) if not self._expired(pair[1])]
         if not kept:
             return None, None
-        return [value for value, _ in kept], [self._now if t is None else t for _, t in kept]
+        return [value for value, _ in kept], [self._latest() if t is None else t for _, t in kept]
 
     def _set_times(self, key: Any, times: Any) -> None:
         self._times[key] = times or [None] * len(self.cells[key])
@@ -145,7 +154,7 @@ class ExpiringListStore(ExpiringStore, ListStore):
         ListStore._change(self, keys, column)
         self._added = {k: len(self.cells.get(k, [])) - len(times) for k, times in before.items()}
         for key, times in before.items():
-            self._times[key] = times + [self._now] * self._added[key]
+            self._times[key] = times + [self._latest()] * self._added[key]
             if key not in self.cells:
                 del self._times[key]
 
@@ -155,7 +164,7 @@ class ExpiringListStore(ExpiringStore, ListStore):
     def _touch(self, key: Any, part: Any, time: int) -> None:
         times = self._times[key]
         first = 0 if part else len(times) - self._added[key]
-        self._times[key] = times[:first] + [max(t, time) for t in times[first:]]
+        self._times[key] = times[:first] + [_later(t, time) for t in times[first:]]
 
 
 class ExpiringMapStore(ExpiringStore, MapStore):
@@ -163,7 +172,9 @@ class ExpiringMapStore(ExpiringStore, MapStore):
 
     def _fresh(self, key: Any) -> tuple[Any, Any]:
         times = self._times.get(key, {})
-        kept = {k: self._now if t is None else t for k, t in times.items() if not self._expired(t)}
+        kept = {
+            k: self._latest() if t is None else t for k, t in times.items() if not self._expired(t)
+        }
         if not kept:
             return None, None
         return {k: self.cells[key][k] for k in kept}, kept
@@ -198,7 +209,11 @@ class ExpiringMapStore(ExpiringStore, MapStore):
 
     def _touch(self, key: Any, part: Any, time: int) -> None:
         if part in self._times[key]:
-            self._times[key][part] = max(self._times[key][part], time)
+            self._times[key][part] = _later(self._times[key][part], time)
+
+
+def _later(before: int | None, time: int) -> int:
+    return time if before is None else max(before, time)
 
 
 def make_store(spec: StateSpec, index: int) -> Store:

@@ -6,9 +6,11 @@ import keystate.backend.{StateEntries, StateValue, WrappedEntries}
   * those it comes across it hides and removes the ones that have expired.
   *
   * An entry without a timestamp was written before the state had a time to live. It counts as
-  * written when it is first come across, and gets its timestamp then.
+  * written when it is first come across, and gets its timestamp then. So does, by event time, what
+  * was written without an event time while there was no watermark, which Spark has as 0.
   */
 final class TtlEntries(entries: StateEntries, expiry: Expiry) extends WrappedEntries(entries) {
+  private val hasClock = !expiry.ttl.eventTime || expiry.now != 0
 
   /** Whether a stored value has expired. It may still be read once if its time to live says so. */
   def isExpired(value: Array[Byte]): Boolean = expiry.isExpired(value)
@@ -19,7 +21,7 @@ final class TtlEntries(entries: StateEntries, expiry: Expiry) extends WrappedEnt
   def touch(family: Int, group: Int, key: Array[Byte], time: Long): Unit = {
     val value = entries.get(family, group, key)
     if (value != null && !expiry.isExpired(value)) {
-      val latest = Math.max(time, expiry.now)
+      val latest = latestOf(time)
       if (StateValue.timestamp(value) < latest)
         entries.put(family, group, key, StateValue.withTimestamp(value, latest))
     }
@@ -29,7 +31,13 @@ final class TtlEntries(entries: StateEntries, expiry: Expiry) extends WrappedEnt
     * touched with this time.
     */
   def isOf(time: Long, value: Array[Byte]): Boolean =
-    StateValue.timestamp(value) == Math.max(time, expiry.now)
+    StateValue.timestamp(value) == latestOf(time)
+
+  /** This time, or the clock's if that is later. None of both is no timestamp. */
+  private def latestOf(time: Long): Long = {
+    val latest = Math.max(time, expiry.now)
+    if (hasClock || latest > 0) latest else StateValue.NoTimestamp
+  }
 
   /** The timestamp of an entry that is put. By event time the latest counts, so a later one that
     * the entry has stays.
@@ -38,7 +46,7 @@ final class TtlEntries(entries: StateEntries, expiry: Expiry) extends WrappedEnt
     if (!expiry.ttl.eventTime) expiry.now
     else {
       val old = entries.get(family, group, key)
-      if (old == null) expiry.now else Math.max(StateValue.timestamp(old), expiry.now)
+      latestOf(if (old == null) StateValue.NoTimestamp else StateValue.timestamp(old))
     }
 
   override protected def written(
@@ -46,7 +54,10 @@ final class TtlEntries(entries: StateEntries, expiry: Expiry) extends WrappedEnt
       group: Int,
       key: Array[Byte],
       value: Array[Byte]
-  ): Array[Byte] = StateValue.withTimestamp(value, timestamp(family, group, key))
+  ): Array[Byte] = timestamp(family, group, key) match {
+    case StateValue.NoTimestamp => value
+    case time => StateValue.withTimestamp(value, time)
+  }
 
   override protected def read(
       family: Int,
@@ -55,7 +66,7 @@ final class TtlEntries(entries: StateEntries, expiry: Expiry) extends WrappedEnt
       value: Array[Byte]
   ): Array[Byte] =
     if (value == null) null
-    else if (StateValue.timestamp(value) == StateValue.NoTimestamp) {
+    else if (hasClock && StateValue.timestamp(value) == StateValue.NoTimestamp) {
       val stamped = StateValue.withTimestamp(value, expiry.now)
       entries.put(family, group, key, stamped)
       stamped

@@ -108,6 +108,22 @@ class TtlEntriesSuite extends AnyFunSuite {
     assert(backend.count(0) == 0)
   }
 
+  test("by event time an entry lives from the first watermark on that comes across it") {
+    val backend = newBackend()
+    val ttl = TimeToLive(millis = 10, eventTime = true)
+    Seq(1, 2, 3).foreach(i => at(backend, ttl, 0).put(0, 0, key(0, i), value(7)))
+    at(backend, ttl, 0).touch(0, 0, key(0, 1), Long.MinValue)
+    at(backend, ttl, 0).touch(0, 0, key(0, 2), 105)
+    at(backend, ttl, 0).put(0, 0, key(0, 2), value(8))
+    assert(at(backend, ttl, 0).scan(0, 0, null, null).size == 3)
+    assert(at(backend, ttl, 0).isOf(Long.MinValue, backend.get(0, 0, key(0, 3))))
+    assert(numberOf(at(backend, ttl, 100).get(0, 0, key(0, 1))).contains(7))
+    assert(at(backend, ttl, 110).get(0, 0, key(0, 1)) == null)
+    assert(numberOf(at(backend, ttl, 114).get(0, 0, key(0, 2))).contains(8))
+    assert(at(backend, ttl, 115).get(0, 0, key(0, 2)) == null)
+    assert(numberOf(at(backend, ttl, 200).get(0, 0, key(0, 3))).contains(7))
+  }
+
   test("an expired entry may be returned, once") {
     val backend = newBackend()
     val ttl = TimeToLive(millis = 10, returnExpired = true)

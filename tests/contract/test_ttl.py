@@ -552,7 +552,9 @@ class ReadsThenWritesEarlier(KeyedProcessFunction):
         if row.what in ("cleared", "replaced"):
             self.write()
             self.held()
+            entries = self.s.items() if self.kind == "map" else ()
             self.s.clear()
+            list(entries)  # has them as they were
         if row.what in ("written", "replaced"):
             self.write()
         if row.what == "removed":

@@ -197,7 +197,10 @@ class _NotingMap(Noting):
         def noted() -> Iterator[tuple[Any, Any]]:
             for entry in entries:
                 check_key()
-                self._note((self._cursor.slot, entry[0]))
+                cell, key = self._cell(), entry[0]
+                # It may have gone since: an iterator has the map as it was.
+                if key in cell or (cell.remote and key not in cell.absent):
+                    self._note((self._cursor.slot, key))
                 yield entry
 
         return noted()

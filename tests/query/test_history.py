@@ -130,6 +130,30 @@ def test_history_of_a_key(
     assert len(lines) == 9 and lines[0].startswith("2  ") and "total: 3 → 11" in lines[0]
 
 
+class Typed(KeyedProcessFunction):
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def open(self, ctx: Any) -> None:
+        self.kept = ctx.get_list_state(ListStateDescriptor("kept", self.kind))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.kept.add({"n": row.value})
+        yield (row.key,)
+
+
+def test_a_state_of_another_type_after_a_restart(stream: Callable[..., Any]) -> None:
+    """Each version has the type of its release, also where the key did not come."""
+    fed = stream("key string, value int")
+    for kind in ("n int", "n long, more string"):
+        fed.feed([("a", 1)], [("b", 2)])
+        fed.run(lambda df, kind=kind: keystate.keyed(df, "key").process(Typed(kind), "k string"))
+    found = [dict(version.states) for version in admin.history(str(fed.checkpoint), key="a")]
+    assert found == [{"kept": each} for each in ([(1,)], [(1,)], [(1, None)] * 2, [(1, None)] * 2)]
+    found = [dict(version.states) for version in admin.history(str(fed.checkpoint), key="b")]
+    assert found[1:] == [{"kept": each} for each in ([(2,)], [(2, None)], [(2, None)] * 2)]
+
+
 def test_what_is_told_of_a_change() -> None:
     assert parts("s", None, 3) == ["s: 3"]
     assert parts("s", {"a": 1, "b": None}, {"a": 2}) == ["s['a']: 1 → 2", "s['b']: None → nothing"]

@@ -52,7 +52,7 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
       ("key" -> StoredTypes.parse(keySchema.json, "key").json)
 
   /** What the key had after each micro-batch, oldest first. A state, or the timers, are told where
-    * they are not as in the version before, and in the first version.
+    * they are not as in the version before, also in their types, and in the first version.
     *
     * @param key
     *   a row with the key's columns, as an Arrow stream in Base64
@@ -73,9 +73,7 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
 
   private def told(version: Version, before: Option[Version]): JObject = {
     val states = version.states
-      .filterNot { state =>
-        before.exists(_.states.exists(old => old.isOf(state) && same(old.entries, state.entries)))
-      }
+      .filterNot(state => before.exists(_.states.exists(_.isAs(state))))
       .map { state =>
         state.stored.describe ~ ("rows" -> state.stored.stream(state.entries)) ~
           ("times" -> state.stored.times(state.entries).map(_.fold[JValue](JNull)(JInt(_))))
@@ -155,7 +153,10 @@ private object KeyHistory {
 
   /** What a key has in a state. */
   final case class Found(stored: StoredState, entries: Vector[Change]) {
-    def isOf(other: Found): Boolean = stored.family.name == other.stored.family.name
+
+    /** Whether both have the same entries of the same state, and with the same types. */
+    def isAs(other: Found): Boolean =
+      stored.describe == other.stored.describe && same(entries, other.entries)
   }
 
   /** The timers are domains and times. */

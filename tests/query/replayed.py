@@ -135,6 +135,13 @@ class Totals(KeyedProcessFunction):
         yield row.key, self.total.value()
 
 
+class Opened(Totals):
+    """A total that begins with initial state."""
+
+    def process_initial_state(self, row: Any, ctx: Any) -> None:
+        self.total.update(self.total.value() + row.balance)
+
+
 class Stamped(Totals):
     """It looks at a clock of its own."""
 

@@ -30,7 +30,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from tests.query.replayed import LARGE, RATES, Joins, Paid, Rich, Stamped, Totals
+from tests.query.replayed import LARGE, RATES, Joins, Opened, Paid, Rich, Stamped, Totals
 from tests.real_time import wait_for
 
 KEYS = ["ann", "bob", "cem", "dee", "eve"]
@@ -279,6 +279,49 @@ def test_broadcast_state(spark: Any, stream_class: Any, tmp_path: Path) -> None:
     assert set(everyone) == set(everyone.differences) == {"ann", "bob"}
     with pytest.raises(DeclarationError, match="one input or two with keys"):
         made.as_test(str(tmp_path / "test_ann.py"))
+
+
+@pytest.mark.parametrize("way", ["new", "created"])
+def test_initial_state(way: str, spark: Any, stream: Callable[..., Any], tmp_path: Path) -> None:
+    fed = stream("key string, value long")
+    opened = tmp_path / "opened"
+    rows = [(key, part) for key in ("ann", "bob") for part in (100, 20)] + [("dee", 7)]
+    spark.createDataFrame(rows, "name string, balance long").write.parquet(str(opened))
+    table = keystate.keyed(spark.read.parquet(str(opened)), "name", order_by="balance")
+    query = keystate.keyed(fed.source(), "key", order_by="value").process(
+        Opened(), "key string, total long", initial_state=table
+    )
+    first = 0
+    if way == "created":  # the first batch of the query is not that of the checkpoint
+        known = spark.createDataFrame([("ann", 1000), ("cem", 5)], "key string, value long")
+        first = 1
+        keystate.admin.create(
+            str(fed.checkpoint), Opened(), key="key string", states={"total": known}, partitions=2
+        )
+    fed.feed([("ann", 1), ("ann", 2), ("cem", 3)], [("ann", 4), ("bob", 5)])
+    emitted = fed.micro_batches(query)
+    for i, of_batch in enumerate(emitted):
+        made = keystate.replay(query, str(fed.checkpoint), batch=first + i)
+        assert made.same, str(made)
+        assert set(made) == ({"ann", "bob", "cem", "dee"} if i == 0 else {"ann", "bob"})
+        assert sorted(row for one in made.values() for step in one for row in step.emitted) == (
+            sorted(of_batch)
+        )
+    made = keystate.replay(query, str(fed.checkpoint), key="ann", batches=[first, first + 1])
+    assert made.same, str(made)
+    assert [(step.input, step.row[1]) for step in made] == [
+        (1, 20),
+        (1, 100),
+        (0, 1),
+        (0, 2),
+        (0, 4),
+    ]
+    for file in opened.iterdir():
+        file.unlink()
+    assert keystate.replay(query, str(fed.checkpoint), key="ann", batch=first + 1).same
+    with pytest.raises(CheckpointError, match=f"which batch {first} took in, can't be") as error:
+        keystate.replay(query, str(fed.checkpoint), key="ann", batch=first)
+    assert error.value.code == "KEYSTATE_CANNOT_REPLAY"
 
 
 class Numbers(SourceFunction):

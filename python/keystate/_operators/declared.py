@@ -134,6 +134,12 @@ class Operator:
         return right if right is not None and right.side is Side.BROADCAST else None
 
     @property
+    def initial(self) -> Input | None:
+        """The state that it begins with."""
+        right = self.right
+        return right.rows if right is not None and right.side is Side.INITIAL else None
+
+    @property
     def second(self) -> Input | None:
         """The second input that has keys."""
         right = self.right

@@ -73,13 +73,53 @@ def read_inputs(
     return arrays
 
 
+def read_initial(
+    initial: Input, batch: int, key: Sequence[Any] | None, most: int | None
+) -> pa.Array:
+    """The rows that initial state has now, in Arrow; of other keys there may be some.
+
+    Args:
+        initial: the operator's, as it is in the query.
+        batch: the micro-batch that takes it in.
+        key: the values of the key columns; ``None`` for the rows of all keys.
+        most: how many rows there may be; ``None`` for any number.
+
+    Raises:
+        CheckpointError: ``[KEYSTATE_CANNOT_REPLAY]``: it can't be read, or has more rows.
+    """
+    rows = initial.df if key is None else _of_key(initial, key)
+    try:
+        found = _at_most(rows, most)
+    except Exception as e:  # also py4j's, which a client of Spark Connect may be without
+        raise CheckpointError(
+            f"The initial state, which batch {batch} took in, can't be read again: {_reason(e)}",
+            code="KEYSTATE_CANNOT_REPLAY",
+        ) from e
+    _check(found, batch, most)
+    return _array(found.to_struct_array(), initial.row_type)
+
+
+def _at_most(df: DataFrame, most: int | None) -> pa.Table:
+    """One row more, so that it is noticed."""
+    return (df if most is None else df.limit(most + 1)).toArrow()
+
+
+def _check(found: pa.Table, batch: int, most: int | None) -> None:
+    if most is not None and found.num_rows > most:
+        raise CheckpointError(
+            f"Batch {batch} has more than {most:,} rows, too many for a replay of all its keys: "
+            "give key=",
+            code="KEYSTATE_CANNOT_REPLAY",
+        )
+
+
 def _run(rows: DataFrame, folder: str, batch: int, most: int | None) -> pa.Table:
     """What the pending batch of a checkpoint has."""
     found: list[pa.Table] = []
 
     def take(df: DataFrame, batch_id: int) -> None:
         if batch_id == batch:
-            found.append((df if most is None else df.limit(most + 1)).toArrow())
+            found.append(_at_most(df, most))
 
     # One batch: it runs the pending one, and takes no new offsets. Sources are told nothing of it.
     query = (
@@ -100,18 +140,17 @@ def _run(rows: DataFrame, folder: str, batch: int, most: int | None) -> pa.Table
         query.stop()
     if not found:
         raise CheckpointError(f"Batch {batch} did not run again", code="KEYSTATE_CANNOT_REPLAY")
-    if most is not None and found[0].num_rows > most:
-        raise CheckpointError(
-            f"Batch {batch} has more than {most:,} rows, too many for a replay of all its keys: "
-            "give key=",
-            code="KEYSTATE_CANNOT_REPLAY",
-        )
+    _check(found[0], batch, most)
     return found[0]
 
 
 def _reason(error: Exception) -> str:
     """The first lines of what Spark says, without its stack trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not isinstance(error, PySparkException):
+        # py4j's begins with calls, and what went wrong is their cause.
+        causes = [i for i, line in enumerate(lines) if line.startswith("Caused by: ")]
+        lines = lines[causes[0] :] if causes else lines
     told = [line for line in lines if not line.startswith(("at ", "===", "JVM stacktrace"))]
     return " ".join(told[:4])[:600]
 

@@ -10,13 +10,14 @@ import pyarrow as pa
 from pyspark.sql import Row
 
 from keystate._checkpoint.history import KeyReader, value_of
+from keystate._codec import struct_codec
 from keystate._jvm import bridge
 from keystate._kinds import TIMERS
 from keystate._operators.declared import Side
 from keystate._replay.clocks import noticing
 from keystate._replay.held import broadcast_states, take_up
 from keystate._replay.recipe import Recipe
-from keystate._replay.recorded import read_inputs
+from keystate._replay.recorded import read_initial, read_inputs
 from keystate._replay.steps import Difference, Replay, Step, Timers
 from keystate._replay.target import in_harness, operator_of, streamed
 from keystate.errors import CheckpointError
@@ -94,9 +95,15 @@ class Target:
     def input_of(self, batch: int, key: Sequence[Any] | None, most: int | None) -> list[pa.Array]:
         """The rows that each input had in a batch; ``None`` for those of all keys.
 
-        Broadcast elements are the last input.
+        Broadcast elements are the last input, and so is initial state.
         """
-        return read_inputs(self.checkpoint, batch, streamed(self.operator), key, most)
+        arrays = read_inputs(self.checkpoint, batch, streamed(self.operator), key, most)
+        initial = self.operator.initial
+        if initial is None:
+            return arrays
+        if self.clocks[batch]["takes_initial"]:
+            return [*arrays, read_initial(initial, batch, key, most)]
+        return [*arrays, struct_codec(initial.row_type).encode([])]
 
     def run(self, key: Any, inputs: Callable[[int], list[pa.Array]] | None = None) -> Replay:
         """Runs the batches for a key.
@@ -134,8 +141,7 @@ class _Run:
         self._read = inputs or (lambda batch: target.input_of(batch, values, None))
         self._own = job.keys.of_user(values[0] if len(values) == 1 else tuple(values))
         self._inputs = [
-            InputRows(each, "a row does not fit the input schema")
-            for each in job.setup.inputs[: len(streamed(target.operator))]
+            InputRows(each, "a row does not fit the input schema") for each in job.setup.inputs
         ]
         self._late = 0
         self._versions: dict[int, dict[str, Any]] = {}
@@ -247,8 +253,7 @@ class _Run:
         if right is None or right.side is Side.BROADCAST:
             return Rows(arrays), order
         if right.side is Side.INITIAL:
-            nothing = InputRows(self._job.setup.inputs[1], "").encode([])
-            return Rows([*arrays, nothing], order), order
+            order.sort(key=lambda place: -place[0])  # it comes before all rows
         return Rows(arrays, order), order
 
     def _split(self, results: list[Row]) -> tuple[list[Row], dict[str, list[Row]]]:

@@ -29,7 +29,7 @@ class Step:
 
     Attributes:
         batch: the micro-batch.
-        input: the index of the input, 0 or 1, that the row is of.
+        input: the index of the input, 0 or 1, that the row is of; of initial state it is 1.
         row: the row; of a function of batches all its rows, in a list; ``None`` of a timer and of
             broadcast elements.
         timer: the timer's domain and its time in ms; else ``None``.

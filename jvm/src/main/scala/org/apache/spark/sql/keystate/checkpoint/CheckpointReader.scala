@@ -10,6 +10,7 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
 import keystate.errors.{KeystateErrors, MissingVersionException}
 import keystate.files.StoreLocation
 import org.apache.spark.sql.keystate.files.CheckpointFiles
+import org.apache.spark.sql.keystate.metadata.StaticInputs
 import org.apache.spark.sql.keystate.spec.OwnFamilies
 
 /** What is read of checkpoints without a Spark job, as JSON, and requests to forget keys. It needs
@@ -93,7 +94,8 @@ private[keystate] class CheckpointReader(settings: => Configuration) {
     reading(checkpoint)(new KeyRequests(_, numbered(operator)).traces(parse(keys)))
 
   /** The recorded clock of a micro-batch that was begun, its number of partitions, and whether it ran
-    * in real-time mode. Its watermark and that of the one before it are 0 if there is none yet.
+    * in real-time mode and takes in initial state. Its watermark and that of the one before it are 0
+    * if there is none yet.
     */
   def clock(checkpoint: String, operator: Long, batch: Long): String = reading(checkpoint) {
     opened =>
@@ -104,18 +106,25 @@ private[keystate] class CheckpointReader(settings: => Configuration) {
         ("watermark_before" -> opened.beganWith(batch - 1).getOrElse(0L)) ~
         ("committed" -> isCommitted) ~
         ("real_time" -> (isCommitted && ranInRealTime(opened, operator, batch))) ~
+        ("takes_initial" -> takesInitial(opened, operator, batch)) ~
         ("partitions" ->
           (if (isCommitted) Some(opened.batch(batch).partitions)
            else opened.recordedPartitions(batch)))
   }
 
-  /** False where the version is not kept any more. */
   private def ranInRealTime(opened: QueryCheckpoint, operator: Long, batch: Long): Boolean =
-    try
-      OwnFamilies.isMadeInRealTime(
-        opened.manifest(opened.batch(batch), operator, 0, StoreLocation.DefaultStore)
-      )
-    catch { case _: MissingVersionException => false }
+    manifestAfter(opened, operator, batch).exists(OwnFamilies.isMadeInRealTime)
+
+  /** Also true of a micro-batch that would have taken it in if the query had any. */
+  private def takesInitial(opened: QueryCheckpoint, operator: Long, batch: Long): Boolean =
+    batch == 0 || (opened.committedBatches.contains(batch - 1) &&
+      manifestAfter(opened, operator, batch - 1)
+        .exists(manifest => StaticInputs.lacks(StaticInputs.Initial, manifest.families)))
+
+  /** Of the first partition. None where the version is not kept any more. */
+  private def manifestAfter(opened: QueryCheckpoint, operator: Long, batch: Long) =
+    try Some(opened.manifest(opened.batch(batch), operator, 0, StoreLocation.DefaultStore))
+    catch { case _: MissingVersionException => None }
 
   private def numbered(number: Long): Option[Long] = Option.when(number >= 0)(number)
 

@@ -48,7 +48,7 @@ private[keystate] object StaticInputs {
     }
 
   /** Initial state is for an operator that no query has had yet, others may come to it later. */
-  private[metadata] def lacks(input: String, recorded: Seq[StateFamily]): Boolean =
+  def lacks(input: String, recorded: Seq[StateFamily]): Boolean =
     in(recorded).exists(read => if (input == Initial) read.isEmpty else !read(input))
 
   private def in(families: Iterable[StateFamily]): Option[Set[String]] = for {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,28 @@ from keystate import (
 )
 from keystate.session import FORMAT_KEY
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 ROWS = "number long, key string, sub double, x long"
 KEY = "key string, sub double"
 OUTPUT = "number long, state string"
+
+
+class Strict(KeyedProcessFunction):
+    """Its states' types say of inner values that they are not null."""
+
+    def open(self, ctx: Any) -> None:
+        self.pair = ctx.get_state(ValueStateDescriptor("pair", "a long not null, b long"))
+        self.all = ctx.get_list_state(
+            ListStateDescriptor("all", T.ArrayType(T.LongType(), containsNull=False))
+        )
+        self.maps = ctx.get_state(
+            ValueStateDescriptor("maps", T.MapType(T.StringType(), T.LongType(), False))
+        )
+
+    def process_element(self, row: Any, ctx: Any) -> None: ...
+
+    def on_timer(self, timestamp: int, ctx: Any) -> None: ...
 
 
 class Everything(KeyedProcessFunction):
@@ -154,6 +173,46 @@ def test_from_computed_columns(spark: Any, stream: Callable[..., Any], tmp_path:
         rows.run(lambda df: keystate.keyed(df, "key").process(Lists(), "key string, what string"))
     )
     assert found == {"a": str([list(range(20_000, 0, -1)), None]), "b": "[[], None]"}
+
+
+def test_nulls_where_a_type_says_not_null(spark: Any, tmp_path: Path) -> None:
+    key = "key struct<part: long not null, sub: string> not null, other double"
+    one = spark.sql(
+        "SELECT named_struct('part', 1L, 'sub', string(null)) key, cast(null as double) other"
+    )
+    good = {
+        "pair": one.selectExpr("*", "named_struct('a', 1L, 'b', cast(null as long)) value"),
+        "all": one.selectExpr("*", "array(1L, 2L) list_element"),
+        "maps": one.selectExpr("*", "map('x', 1L) value"),
+        "$timers": one.selectExpr("*", "'EVENT_TIME' time_domain", "1L expiration_timestamp_ms"),
+    }
+
+    def create(path: str, **changed: Any) -> None:
+        states = {**good, **changed}
+        timers = states.pop("$timers")
+        admin.create(
+            str(tmp_path / path), Strict(), key=key, states=states, timers=timers,
+            time_mode="processing_time",
+        )  # fmt: skip
+
+    create("made")
+    assert admin.read_state(spark, str(tmp_path / "made"), state="all").count() == 1
+    no_key = "cast(null as struct<part: long, sub: string>)"
+    no_part = "struct(cast(null as long) part, 'a' sub)"
+    for state, where, column, value in (
+        ("pair", "key.key", "key", no_key),
+        ("$timers", "key.key", "key", no_key),
+        ("all", "key.key.part", "key", no_part),
+        ("pair", "value.a", "value", "named_struct('a', cast(null as long), 'b', 1L)"),
+        ("all", "list_element.element", "list_element", "array(1L, null)"),
+        ("maps", "value.value", "value", "map('x', cast(null as long))"),
+    ):
+        rows = good[state].withColumn(column, F.expr(value))
+        told = rf"State '{re.escape(state)}', row .*: its {where} is null, .* without 'not null'"
+        with pytest.raises(CheckpointError, match=told) as error:
+            create("refused", **{state: rows})
+        assert error.value.code == "KEYSTATE_STATE_ROW"
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
 
 
 def test_what_can_not_be_state(spark: Any, tmp_path: Path) -> None:

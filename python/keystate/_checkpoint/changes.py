@@ -109,7 +109,8 @@ def create(
     Args:
         target: a folder that does not exist, or is empty. It is there once it is complete.
         operator: the query's function, which tells the states and their types.
-        key: the key columns, with the names and types that they have in the query.
+        key: the key columns, with the names and types that they have in the query. Of a column that
+            is ``not null`` no row may be null.
         states: rows by the names of states; a state that is not there begins empty.
         timers: the timers.
         time_mode: the operator's: ``"none"``, ``"processing_time"`` or ``"event_time"``. With
@@ -122,8 +123,9 @@ def create(
     Raises:
         DeclarationError: the function, the key or a DataFrame is not well declared.
         StateTypeError: a column has another type than the state.
-        CheckpointError: ``[KEYSTATE_STATE_ROW]`` when a key is null or comes twice, and what the
-            message says; ``[KEYSTATE_TARGET_EXISTS]``. Then there is no target.
+        CheckpointError: ``[KEYSTATE_STATE_ROW]`` when a key is null or comes twice, something is
+            null that is ``not null`` by its type, and what the message says;
+            ``[KEYSTATE_TARGET_EXISTS]``. Then there is no target.
     """
     builder = build(partitions=partitions, sources=sources, spark=spark)
     builder.add_operator(

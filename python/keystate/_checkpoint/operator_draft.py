@@ -192,6 +192,7 @@ class OperatorDraft:
             None if self.reader is None else self.number,
             empty_stream(session, key),
             key.names,
+            [column.name for column in key if not column.nullable],
             spec.to_json(),
             {stored: name for name, stored in self.stored.items()},
             self.rows,

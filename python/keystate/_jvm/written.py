@@ -17,6 +17,7 @@ class WrittenOperator(NamedTuple):
         origin: its number in the checkpoint that is edited; ``None`` if it is new.
         stream: with the key columns, and no rows.
         keys: the names of the key columns.
+        required: the names of those that are never null.
         spec: JSON of the operator with those of its states that have rows.
         kept: by name the states that stay, and their new names.
         rows: of the states that are written.
@@ -28,6 +29,7 @@ class WrittenOperator(NamedTuple):
     origin: int | None
     stream: DataFrame
     keys: Sequence[str]
+    required: Sequence[str]
     spec: str
     kept: dict[str, str]
     rows: dict[str, DataFrame]
@@ -42,6 +44,7 @@ def arguments(operators: Sequence[WrittenOperator]) -> tuple[Any, ...]:
             "number": one.number,
             "from": one.origin,
             "hasRun": one.has_run,
+            "required": one.required,
             "spec": one.spec,
             "kept": one.kept,
             "rows": list(one.rows),

@@ -5,7 +5,6 @@ import java.util.UUID
 
 import org.apache.hadoop.fs.Path
 
-import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.SparkSession
 
 import keystate.backend.StateFamily
@@ -42,7 +41,7 @@ private[keystate] final class OperatorWriter(
       of.number,
       manifests.map(complete(_, of, stays, kept.map(_.families))),
       version,
-      DataTypeUtils.fromAttributes(of.keys.keys)
+      of.keySchema
     ).write(of.states, kept, subtaskEntries(of, stays, manifests.size))
     draft.describe(empty, EmptyQuery.Operator, of.number)
     manifests.map(_.id.toArray).toArray

@@ -30,6 +30,8 @@ import org.apache.spark.sql.keystate.state.Timers
   *   None: the rows are timers
   * @param family
   *   the id of the state's family in the new store
+  * @param keySchema
+  *   the key's columns; only those that are declared so may be null
   */
 private[keystate] final class StateEncoder(
     state: Option[StateSpec],
@@ -43,6 +45,7 @@ private[keystate] final class StateEncoder(
   private val name = state.fold(OwnFamilies.TimersName)(_.name)
   private val rowSchema =
     StructType(StructField("key", keySchema) +: StateEncoder.columns(state).fields)
+  private val nulls = new DeclaredNulls(rowSchema)
   private val encode: (Array[Byte], InternalRow) => (Array[Byte], Array[Byte]) = state match {
     case None => timer
     case Some(spec) =>
@@ -55,6 +58,7 @@ private[keystate] final class StateEncoder(
 
   def apply(row: InternalRow): Change = {
     if (row.isNullAt(0)) refuse(row, "its key is null")
+    nulls.in(row).foreach(where => refuse(row, DeclaredNulls.told(where)))
     val struct = row.getStruct(0, keySchema.length)
     val (key, bytes) = encode(bytesOf(keys.key(struct)), row)
     Change(family, keys.group(struct), key, bytes)

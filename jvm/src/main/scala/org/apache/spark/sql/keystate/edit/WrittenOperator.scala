@@ -6,7 +6,9 @@ import scala.jdk.CollectionConverters._
 
 import org.json4s.{DefaultFormats, Formats, JValue}
 
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
+import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.{Column, Dataset}
 
 import org.apache.spark.sql.keystate.plan.KeyedInput
@@ -22,6 +24,8 @@ import org.apache.spark.sql.keystate.spec.OperatorSpec
   *   whether it is new, and goes on in the place of one that a query has had
   * @param keys
   *   a stream with the key columns, which has no rows
+  * @param required
+  *   the names of the key columns that are never null; those of `keys` always may be
   * @param spec
   *   the operator, with those of its states that have `states`; a time mode of "" is that of before
   * @param kept
@@ -36,11 +40,18 @@ private[keystate] final case class WrittenOperator(
     from: Option[Long],
     hasRun: Boolean,
     keys: KeyedInput,
+    required: Set[String],
     spec: OperatorSpec,
     kept: Map[String, String],
     states: Seq[StateRowsOf],
     lists: Option[WrittenLists]
-)
+) {
+
+  /** The key columns as they are declared. */
+  def keySchema: StructType = StructType(DataTypeUtils.fromAttributes(keys.keys).map { column =>
+    column.copy(nullable = !required(column.name))
+  })
+}
 
 /** The operator state of all subtasks.
   *
@@ -73,6 +84,7 @@ private[keystate] object WrittenOperator {
       (json \ "hasRun").extract[Boolean],
       KeyedInput
         .byColumns(streams.get(i).asInstanceOf[ClassicDataset[_]], keys.get(i).asScala.toSeq),
+      (json \ "required").extract[Set[String]],
       spec,
       (json \ "kept").extract[Map[String, String]],
       names.zip(states.get(i).asScala).map { case (name, df) =>

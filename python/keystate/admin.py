@@ -133,7 +133,8 @@ def verify(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
 def diff(before: str, after: str, *, spark: SparkSession | None = None) -> list[dict[str, Any]]:
     """How the states of two checkpoints differ, by key, after their last committed batches.
 
-    Made for a checkpoint and its savepoint: operators are paired by number, states by name.
+    Made for a checkpoint and its savepoint: operators are paired by number, states by name. Lists
+    are the same if their elements are, in whichever batches they came.
 
     Args:
         before: a checkpoint location.

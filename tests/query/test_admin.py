@@ -346,6 +346,64 @@ def test_report(spark: Any, fed: Any, tmp_path: Path) -> None:
     assert "KEYSTATE_CORRUPT_FILE" in path.read_text()
 
 
+def test_diff_of_lists_compares_their_elements(
+    spark: Any, stream_class: Any, tmp_path: Path
+) -> None:
+    """How a list is stored depends on the micro-batches in which its elements came."""
+
+    def build(df: DataFrame) -> DataFrame:
+        return keystate.keyed(df, "key", order_by="i").process(Notes(), "i long")
+
+    def rows(key: str, count: int) -> list[Any]:
+        return [(key, i, f"{i}" * 3000, "x" if i % 2 else None) for i in range(count)]
+
+    def ran(name: str, *batches: list[Any]) -> str:
+        fed = stream_class(spark, tmp_path / name, "key string, i long, text string, mark string")
+        fed.feed(*batches)
+        fed.run(build)
+        return str(fed.checkpoint)
+
+    def counts(before: str, after: str) -> dict[str, list[int]]:
+        return {
+            found["state"]: [found[what] for what in ("added", "removed", "changed", "same")]
+            for found in admin.diff(before, after)
+        }
+
+    def chunks(checkpoint: str) -> int:
+        states = admin.inspect(checkpoint)["operators"][0]["states"]
+        return next(state["entries"] for state in states if state["name"] == "texts")
+
+    all_at_once = ran("first", rows("a", 4) + rows("b", 3))
+    one_by_one = ran("second", *[[row] for row in rows("a", 4) + rows("b", 3)])
+    assert chunks(all_at_once) < chunks(one_by_one)
+    none = {"texts": [0, 0, 0, 2], "marked": [0, 0, 0, 2], "last": [0, 0, 0, 2]}
+    assert counts(all_at_once, one_by_one) == none
+    # Another order, another null, and one element more.
+    (first, second), rest = rows("a", 2), rows("b", 2)
+    other = ran("third", [(*first[:2], second[2], first[3]), (*second[:2], first[2], None)], rest)
+    two = ran("fourth", [first, second], rest)
+    assert counts(two, other) == {
+        "texts": [0, 0, 1, 1],
+        "marked": [0, 0, 1, 1],
+        "last": [0, 0, 0, 2],
+    }
+    assert counts(two, ran("fifth", [first, second], rows("b", 3)))["texts"] == [0, 0, 1, 1]
+
+
+class Notes(KeyedProcessFunction):
+    """Lists of strings and of structs."""
+
+    def open(self, ctx: Any) -> None:
+        self.texts = ctx.get_list_state(ListStateDescriptor("texts", "string"))
+        self.marked = ctx.get_list_state(ListStateDescriptor("marked", "i long, mark string"))
+        self.last = ctx.get_state(ValueStateDescriptor("last", "long"))
+
+    def process_element(self, row: Any, ctx: Any) -> None:
+        self.texts.add(row.text)
+        self.marked.add((row.i, row.mark))
+        self.last.update(row.i)
+
+
 def test_sparks_own_operators(spark: Any, stream: Callable[[str], Any], tmp_path: Path) -> None:
     """A stream-stream join has four stores for each partition."""
     fed = stream(SCHEMA)

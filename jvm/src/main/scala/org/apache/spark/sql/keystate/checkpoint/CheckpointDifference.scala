@@ -2,7 +2,7 @@ package org.apache.spark.sql.keystate.checkpoint
 
 import org.json4s._
 
-import keystate.backend.{Change, GroupedKey, Layout}
+import keystate.backend.{Change, GroupedKey, Layout, StateFamily}
 import keystate.checkpoint.KeyDifference
 import keystate.errors.KeystateErrors
 import keystate.version.Manifest
@@ -31,9 +31,10 @@ private[keystate] object CheckpointDifference {
       val formats = sides.flatMap(_.keyFormats(store, name)).distinct
       val entries = sides.map(_.entries(store, name))
       try {
+        val compared = entries.map(_.map { case (family, of) => ListElements.in(family, of) })
         val counts =
           if (formats.size > 1) None
-          else Some(KeyDifference.of(entries(0), entries(1), keyOf(formats.head._1)))
+          else Some(KeyDifference.of(compared(0), compared(1), keyOf(formats.head._1)))
         JObject(
           "operator" -> JInt(operator),
           "store" -> JString(store),
@@ -43,7 +44,7 @@ private[keystate] object CheckpointDifference {
           "changed" -> count(counts)(_.changed),
           "same" -> count(counts)(_.same)
         )
-      } finally entries.flatten.foreach(_.close())
+      } finally entries.flatten.foreach { case (_, of) => of.close() }
     }
   }
 
@@ -77,13 +78,15 @@ private[keystate] object CheckpointDifference {
     def keyFormats(store: String, name: String): Seq[(Layout, Set[String])] =
       of(store).flatMap(_.families.find(_.name == name)).map(_.keyFormat).distinct
 
-    /** The entries of each partition. */
-    def entries(store: String, name: String): Seq[Iterator[Change] with AutoCloseable] = for {
+    /** The entries of each partition, and the state as that describes it. */
+    def entries(
+        store: String,
+        name: String
+    ): Seq[(StateFamily, Iterator[Change] with AutoCloseable)] = for {
       manifest <- of(store)
       family <- manifest.families.find(_.name == name)
-    } yield checkpoint
-      .reader(operator, manifest.partitioning.partition, store)
-      .entries(manifest, family)
+      reader = checkpoint.reader(operator, manifest.partitioning.partition, store)
+    } yield family -> reader.entries(manifest, family)
 
     private def of(store: String): Seq[Manifest] = manifests.getOrElse(store, Nil)
   }

@@ -27,6 +27,8 @@ if _FOLDER not in os.environ:  # else a process of this test run has made it
     atexit.register(shutil.rmtree, os.environ[_FOLDER], ignore_errors=True)
     # For the programs. This process goes on with the system's own folder.
     os.environ["TMPDIR"] = os.environ[_FOLDER]
+    # There commands keep archives of their own; the user's stay as they are.
+    os.environ["XDG_CACHE_HOME"] = os.path.join(os.environ[_FOLDER], "cache")
 
 
 def _options() -> str:

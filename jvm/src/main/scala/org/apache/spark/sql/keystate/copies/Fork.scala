@@ -4,12 +4,12 @@ import java.io.FileNotFoundException
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.UUID
 
-import scala.util.Using
-
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.json4s.JString
 import org.json4s.jackson.JsonMethods.parse
+
+import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
 import keystate.errors.{ErrorCode, KeystateErrors, KeystateException}
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
@@ -84,18 +84,27 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
   }
 
   /** Whether it was made here, and nobody has come to need it. */
-  private def isForksOwn: Boolean =
-    if (files.exists(mark(root))) {
-      val original =
-        Using.resource(files.open(mark(root)))(in => new String(in.readAllBytes(), UTF_8))
-      original.isEmpty || {
-        val of = new Path(original)
-        !CheckpointOwner
-          .moved(of, CheckpointFiles.create(of, conf))
-          .exists(to => CheckpointFiles.isSamePlace(new Path(to), root))
-      }
-    } else
-      files.exists(CheckpointOwner.unfinished(root)) && CheckpointOwner.moved(root, files).isEmpty
+  private def isForksOwn: Boolean = isCutOff ||
+    CheckpointFiles.readIfThere(files, mark(root)).map(new String(_, UTF_8)).exists { original =>
+      original.isEmpty || isBeside(new Path(original))
+    }
+
+  /** Whether the making of it, or its deletion, did not come to an end. */
+  private def isCutOff: Boolean =
+    files.exists(CheckpointOwner.unfinished(root)) && CheckpointOwner.moved(root, files).isEmpty
+
+  /** Whether the checkpoint whose place it was to take goes on itself, or in a third place. If that
+    * is deleted, or another one is there by now, it may be that this one took its place: the mark
+    * stays if a driver died while it promoted it.
+    */
+  private def isBeside(original: Path): Boolean = {
+    val there = CheckpointFiles.create(original, conf)
+    val goesOn = CheckpointOwner.moved(original, there) match {
+      case Some(to) => !CheckpointFiles.isSamePlace(new Path(to), root)
+      case None => !there.exists(CheckpointOwner.unfinished(original))
+    }
+    goesOn && queryOf(original, there).exists(queryOf(root, files).contains)
+  }
 }
 
 private[keystate] object Fork {
@@ -111,12 +120,19 @@ private[keystate] object Fork {
 
     /** Of a copy that is to take the place of a checkpoint. */
     def ofSuccessor(original: QueryCheckpoint): Identity = {
-      val metadata = new Path(original.root, "metadata")
+      val query = queryOf(original.root, original.files)
+        .getOrElse(throw KeystateErrors.noCheckpoint(s"${original.root}"))
+      Identity(query, s"${original.root}")
+    }
+  }
+
+  /** The id of a checkpoint's query. None if there is no checkpoint. */
+  private def queryOf(root: Path, files: CheckpointFileManager): Option[String] = {
+    val metadata = new Path(root, "metadata")
+    CheckpointFiles.readIfThere(files, metadata).map { json =>
       SparkFiles.reading(metadata) {
-        Using.resource(original.files.open(metadata)) { in =>
-          val JString(query) = parse(new String(in.readAllBytes(), UTF_8)) \ "id": @unchecked
-          Identity(query, s"${original.root}")
-        }
+        val JString(query) = parse(new String(json, UTF_8)) \ "id": @unchecked
+        query
       }
     }
   }

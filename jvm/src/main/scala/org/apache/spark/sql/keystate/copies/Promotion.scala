@@ -18,7 +18,7 @@ import org.apache.spark.sql.keystate.forget.{CarriedRequests, ForgetFiles}
   *
   * One file decides, [[CheckpointOwner.moved]] of the original. Before it is written the original
   * goes on, after that the copy does. Until a little later the copy has the mark of a [[Fork]], which
-  * says that it may be deleted as long as the original does not name it.
+  * says that it may be deleted as long as the original is there and does not name it.
   *
   * @param operators
   *   the operators whose keys are in the copy as they were, and their numbers there

@@ -76,10 +76,13 @@ private[keystate] object CheckpointOwner extends Logging {
   }
   private final case class Failed(run: String, cause: Throwable) extends Claim
 
-  /** What this driver holds, by checkpoint. Spark lets a driver run only one query at a time on a
-    * checkpoint.
+  /** What this driver holds, by `plainPlace` of a checkpoint: who asks may name it in another way
+    * than Spark. Spark lets a driver run only one query at a time on a checkpoint.
     */
   private val claims = new ConcurrentHashMap[Path, Claim]
+
+  /** Null if this driver holds nothing there. */
+  private def claimOf(checkpoint: Path): Claim = claims.get(CheckpointFiles.plainPlace(checkpoint))
 
   /** Makes this driver the owner. If it is for a query's run, this is called by the run's own thread.
     *
@@ -108,7 +111,7 @@ private[keystate] object CheckpointOwner extends Logging {
       new RunMemory(checkpoint, Thread.currentThread)
     }
     val held = Held(number, run, files, memory)
-    claims.put(checkpoint, held)
+    claims.put(CheckpointFiles.plainPlace(checkpoint), held)
     if (!files.isLocal) memory.foreach(new FirstReads(checkpoint, files, _).run())
     if (memory.isDefined)
       held.begun = Some(QueryLogs.offsets(conf, checkpoint).batches.lastOption.getOrElse(-1L))
@@ -120,12 +123,12 @@ private[keystate] object CheckpointOwner extends Logging {
 
   /** From now on this driver writes nothing to the logs, and the query fails with `cause`. */
   def fail(checkpoint: Path, run: String, cause: Throwable): Unit =
-    claims.put(checkpoint, Failed(run, cause)): Unit
+    claims.put(CheckpointFiles.plainPlace(checkpoint), Failed(run, cause)): Unit
 
   /** Gives up the checkpoint if this run holds it. Others can then see that the run has ended. */
   def release(checkpoint: Path, run: String): Unit =
-    for (claim <- Option(claims.get(checkpoint)) if claim.run == run) {
-      claims.remove(checkpoint, claim)
+    for (claim <- Option(claimOf(checkpoint)) if claim.run == run) {
+      claims.remove(CheckpointFiles.plainPlace(checkpoint), claim)
       claim match {
         case Held(number, _, files, _) =>
           // The folder of a query without a checkpoint location is gone by now.
@@ -141,7 +144,7 @@ private[keystate] object CheckpointOwner extends Logging {
   /** Throws if another driver has taken the checkpoint from this one, or if this one could not take
     * it. Does nothing if this driver never took it.
     */
-  def check(checkpoint: Path): Unit = claims.get(checkpoint) match {
+  def check(checkpoint: Path): Unit = claimOf(checkpoint) match {
     case null =>
     case Failed(_, cause) => throw cause
     case Held(number, run, files, _) =>
@@ -162,8 +165,8 @@ private[keystate] object CheckpointOwner extends Logging {
         if (log.getName != Commits) noteLook(checkpoint)
       }
 
-  /** The last micro-batch that a query of this driver may begin, by `plainPlace` of a checkpoint.
-    * So are the two sets below: who tells it may name the checkpoint in another way than Spark.
+  /** The last micro-batch that a query of this driver may begin. Its keys, and the two sets below,
+    * are as those of `claims`.
     */
   private val limits = new ConcurrentHashMap[Path, Long]
 
@@ -209,7 +212,7 @@ private[keystate] object CheckpointOwner extends Logging {
     * What was looked for just before counts: a batch that begins writes the logs of its sources,
     * then its own entry, and is then planned. A restart plans one whose entry is there already.
     */
-  def checkBegin(checkpoint: Path): Unit = claims.get(checkpoint) match {
+  def checkBegin(checkpoint: Path): Unit = claimOf(checkpoint) match {
     case held: Held if System.nanoTime - held.lookedAt.get < LookNanos =>
     case _ =>
       check(checkpoint)
@@ -220,12 +223,12 @@ private[keystate] object CheckpointOwner extends Logging {
     * have been planned, and may even run now. False if this run wrote its entry in the offset log,
     * which can be written once only.
     */
-  def mayHaveBegun(checkpoint: Path, batch: Long): Boolean = claims.get(checkpoint) match {
+  def mayHaveBegun(checkpoint: Path, batch: Long): Boolean = claimOf(checkpoint) match {
     case held: Held => held.begun.forall(batch <= _)
     case _ => true
   }
 
-  private def noteLook(checkpoint: Path): Unit = claims.get(checkpoint) match {
+  private def noteLook(checkpoint: Path): Unit = claimOf(checkpoint) match {
     case held: Held => held.lookedAt.set(System.nanoTime)
     case _ =>
   }
@@ -234,14 +237,14 @@ private[keystate] object CheckpointOwner extends Logging {
     * complete. Else Spark's own checks come first, and speak of folders that are not empty.
     */
   def checkRead(log: Path, files: CheckpointFileManager): Unit =
-    checkpointOf(log).filter(claims.get(_).isInstanceOf[Failed]).foreach(checkFinished(_, files))
+    checkpointOf(log).filter(claimOf(_).isInstanceOf[Failed]).foreach(checkFinished(_, files))
 
   /** What the run knows that holds the checkpoint of a path. */
   private[files] def memoryOf(path: Path): Option[RunMemory] =
     if (claims.isEmpty) None
     else
       Iterator
-        .iterate(path)(_.getParent)
+        .iterate(CheckpointFiles.plainPlace(path))(_.getParent)
         .takeWhile(_ != null)
         .map(claims.get)
         .collectFirst { case held: Held => held.memory }

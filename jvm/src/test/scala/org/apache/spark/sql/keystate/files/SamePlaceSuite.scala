@@ -27,6 +27,19 @@ class SamePlaceSuite extends AnyFunSuite with Eventually {
     assert(!areSame("s3a://one/q", "s3a://other/q") && areSame("file:/q", "file:///q"))
   }
 
+  test("a checkpoint is claimed by either name of it") {
+    val (given, resolved) = (new Path("hdfs://node/claimed"), new Path("hdfs://node:8020/claimed/"))
+    CheckpointOwner.fail(given, "this", new IllegalStateException("why"))
+    Seq[() => Unit](
+      () => CheckpointOwner.check(resolved),
+      () => CheckpointOwner.checkBegin(resolved),
+      () => CheckpointOwner.checkWrite(new Path(resolved, "commits/7"))
+    ).foreach(looks => assert(intercept[IllegalStateException](looks()).getMessage == "why"))
+    CheckpointOwner.check(new Path("hdfs://node:9000/claimed"))
+    CheckpointOwner.release(resolved, "this")
+    CheckpointOwner.check(given)
+  }
+
   test("a query is held by either name of its checkpoint") {
     val (given, resolved) = (new Path("hdfs://node/q"), new Path("hdfs://node:8020/q"))
     def begins(batch: Int) =

@@ -53,9 +53,9 @@ class ColumnAggregate:
     @property
     def made(self) -> str | None:
         """How the result is made of what is stored; ``None`` if a worker has to do it."""
-        return {"count": "count", "avg": "mean", "approx_count_distinct": None}.get(
-            self.declared.kind, "value"
-        )
+        # What is stored of the greatest values may be longer than what is wanted since a restart.
+        computed = {"top_n": None, "approx_count_distinct": None}
+        return {"count": "count", "avg": "mean", **computed}.get(self.declared.kind, "value")
 
     def fields(self) -> list[T.StructField]:
         """What is stored of it."""

@@ -9,7 +9,9 @@ import org.apache.spark.sql.catalyst.expressions.Attribute
 import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.{CheckpointListener, CheckpointedFunction, ListCheckpointed, RichFunction}
 import org.apache.spark.sql.keystate.jvm.state.{DeclaredOperatorState, DeclaredState}
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec, SubtaskStateSpec, TimeMode}
+import org.apache.spark.sql.keystate.spec.{
+  OperatorSpec, StateSpec, SubtaskStateSpec, Takes, TimeMode
+}
 
 /** A function and what it declares. To learn that, a copy of it is opened and closed on the driver.
   *
@@ -83,7 +85,6 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
           s"State '${state.name}' is no value state: a KeyedBatchFunction has no others."
         )
       }
-    val takesLateRows = function.isInstanceOf[LateRowsFunction]
     OperatorSpec(
       name,
       maxParallelism,
@@ -94,7 +95,7 @@ private[keystate] final class DeclaredFunction(function: RichFunction, name: Opt
       subtaskState =
         Option.when(checkpointed)(SubtaskStateSpec(lists, hasRawState && keys.nonEmpty)),
       metrics = discovered.metrics,
-      takesLateRows = takesLateRows
+      takes = Takes(lateRows = function.isInstanceOf[LateRowsFunction])
     )
   }
 

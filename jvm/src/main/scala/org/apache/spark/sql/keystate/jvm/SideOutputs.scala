@@ -12,7 +12,7 @@ import keystate.errors.KeystateErrors
 import keystate.{OutputTag, SideWrite}
 import org.apache.spark.sql.keystate.operator.OperatorFunction
 import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess}
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, OutputsSpec}
+import org.apache.spark.sql.keystate.spec.OperatorSpec
 
 /** The side outputs of a Dataset that a function made: the function's plan, with more columns. */
 object SideOutputs {
@@ -85,7 +85,7 @@ object SideOutputs {
     case own: JvmFunction =>
       val late = own.late.map(_.map(id => side.indexWhere(_.id == id)).filter(_ >= 0))
       // The main output is the first.
-      (own.reading(side), spec.copy(outputs = OutputsSpec(side = true, late.map(_.map(_ + 1)))))
+      (own.reading(side), spec.copy(sideOutputs = true, lateOutputs = late.map(_.map(_ + 1))))
     case other => throw noFunction(other)
   }
 

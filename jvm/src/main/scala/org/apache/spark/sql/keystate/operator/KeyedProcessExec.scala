@@ -354,7 +354,7 @@ private[keystate] class KeyedProcessExec(
           .filter(_ => byWatermark),
         eventTimeWatermarkForEviction.filter(_ => byWatermark)
       ),
-      inputs.late(lateOf).map(_.filter(_ => byWatermark && !spec.takesLateRows)),
+      inputs.late(lateOf).map(_.filter(_ => byWatermark && !spec.takes.lateRows)),
       inRealTime,
       broadcastElements(),
       new OperatorTasks.Metrics(

@@ -112,7 +112,7 @@ private[keystate] final class OperatorTasks(
     val due =
       task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, times.processing))
     val lateRows = inputs.indices.map { i =>
-      spec.outputs.late.lift(i).flatten.map(new LateRows(columns.output, _, columns.inputs(i)))
+      spec.lateOutputs.lift(i).flatten.map(new LateRows(columns.output, _, columns.inputs(i)))
     }
     val rows = inputs.indices.map(i => counted(onTime(inputs(i), i, lateRows(i)), i))
     val run = runner.run(inputOrder.rows(rows), due, task)

@@ -41,7 +41,7 @@ private[keystate] case class KeyedProcess(
     val second = other.map(it => KeyedInput(right, it.child) -> it.role)
     val inputs = KeyedProcess.inputs(KeyedInput(left, rows), second)
     val ordered = if (other.exists(_.isFirst)) inputs.reverse else inputs
-    val output = KeyedProcess.output(ordered, schema, spec.outputs.side)
+    val output = KeyedProcess.output(ordered, schema, spec.sideOutputs)
     copy(function = function, output = output, spec = spec)
   }
 
@@ -68,7 +68,7 @@ private[keystate] object KeyedProcess {
       spec: OperatorSpec
   ): KeyedProcess = {
     second.foreach { case (input, role) => check(first, input, role) }
-    val emitted = output(inputs(first, second), schema, spec.outputs.side)
+    val emitted = output(inputs(first, second), schema, spec.sideOutputs)
     second match {
       case None =>
         KeyedProcess(function, first.rows, None, emitted, spec, first.child, LocalRelation(Nil))

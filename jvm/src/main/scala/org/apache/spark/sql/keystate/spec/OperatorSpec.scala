@@ -16,14 +16,15 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredOperator
   * @param subtaskState
   *   what each subtask keeps without keys, if the function takes part in checkpoints; then every
   *   subtask runs in every micro-batch
+  * @param sideOutputs
+  *   whether its output has a struct column for the main output and for each side output
   * @param metrics
   *   whether the function has metrics of its own
-  * @param outputs
-  *   what it has besides the main output
-  * @param takesLateRows
-  *   whether the function takes late rows as it takes others
-  * @param takesColumns
-  *   whether what calls the function reads columns of Arrow, not rows
+  * @param lateOutputs
+  *   for each input the index of the output that its late rows go to; None, or nothing at all, if
+  *   they are dropped
+  * @param takes
+  *   how the function takes rows
   * @param endedWindows
   *   windows that the JVM fires when they end
   */
@@ -35,10 +36,10 @@ private[keystate] final case class OperatorSpec(
     states: Seq[StateSpec],
     broadcast: Seq[StateSpec] = Nil,
     subtaskState: Option[SubtaskStateSpec] = None,
-    outputs: OutputsSpec = OutputsSpec(),
+    sideOutputs: Boolean = false,
     metrics: Boolean = false,
-    takesLateRows: Boolean = false,
-    takesColumns: Boolean = false,
+    lateOutputs: Seq[Option[Int]] = Nil,
+    takes: Takes = Takes(),
     endedWindows: Option[EndedWindowsSpec] = None
 ) {
   def checkpointed: Boolean = subtaskState.nonEmpty
@@ -88,15 +89,14 @@ private[keystate] final case class SubtaskStateSpec(
     rawKeyed: Boolean = false
 )
 
-/** What an operator has besides its main output.
+/** How a function takes rows.
   *
-  * @param side
-  *   whether its output has a struct column for the main output and for each side output
-  * @param late
-  *   for each input the index of the output that its late rows go to; None, or nothing at all, if
-  *   they are dropped
+  * @param lateRows
+  *   whether it takes late rows as it takes others
+  * @param columns
+  *   whether what calls it reads columns of Arrow, not rows
   */
-private[keystate] final case class OutputsSpec(side: Boolean = false, late: Seq[Option[Int]] = Nil)
+private[keystate] final case class Takes(lateRows: Boolean = false, columns: Boolean = false)
 
 private[keystate] object OperatorSpec {
   private implicit val formats: Formats = DefaultFormats
@@ -117,13 +117,13 @@ private[keystate] object OperatorSpec {
           field(DeclaredOperator.RawKeyed).extract[Boolean]
         )
       ).filter(_ => field(DeclaredOperator.Checkpointed).extract[Boolean]),
-      outputs = OutputsSpec(
-        field(DeclaredOperator.SideOutputs).extract[Boolean],
-        field(DeclaredOperator.LateOutputs).children.map(_.extractOpt[Int])
-      ),
+      sideOutputs = field(DeclaredOperator.SideOutputs).extract[Boolean],
       metrics = field(DeclaredOperator.Metrics).extract[Boolean],
-      takesLateRows = field(DeclaredOperator.TakesLateRows).extract[Boolean],
-      takesColumns = field(DeclaredOperator.TakesColumns).extract[Boolean],
+      lateOutputs = field(DeclaredOperator.LateOutputs).children.map(_.extractOpt[Int]),
+      takes = Takes(
+        field(DeclaredOperator.TakesLateRows).extract[Boolean],
+        field(DeclaredOperator.TakesColumns).extract[Boolean]
+      ),
       endedWindows = EndedWindowsSpec.fromJson(field(DeclaredOperator.EndedWindows))
     )
   }

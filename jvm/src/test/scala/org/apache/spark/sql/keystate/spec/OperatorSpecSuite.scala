@@ -42,7 +42,7 @@ class OperatorSpecSuite extends AnyFunSuite {
   test("an operator as Python declares it") {
     val spec = read(withStates(state, withTtl(ttl)))
     assert(spec.name.isEmpty && spec.maxParallelism.contains(8) && spec.metrics)
-    assert(spec.outputs.late == Seq(None, Some(1)))
+    assert(spec.lateOutputs == Seq(None, Some(1)))
     assert(spec.states.map(_.describe) == Seq.fill(2)("map<STRING, BIGINT>"))
     assert(spec.states.map(_.ttl.map(_.millis)) == Seq(None, Some(5)))
     assert(spec.states.map(_.maxEntries) == Seq.fill(2)(Some(10)))

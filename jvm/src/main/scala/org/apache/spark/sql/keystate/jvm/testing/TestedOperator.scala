@@ -199,7 +199,7 @@ final class TestedOperator[OUT](
       read.rowOrder,
       OperatorTasks.StoredState(info, groups, Nil, purges = false),
       times,
-      read.late(late).map(_.filterNot(_ => process.spec.takesLateRows)),
+      read.late(late).map(_.filterNot(_ => process.spec.takes.lateRows)),
       realTime = false,
       None,
       new OperatorTasks.Metrics(

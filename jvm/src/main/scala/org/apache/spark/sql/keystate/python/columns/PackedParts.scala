@@ -85,7 +85,7 @@ private[keystate] object PackedParts {
 
   /** Whether an operator's messages can be packed. The others are sent as Arrow always. */
   def fit(spec: OperatorSpec, rows: StructType, keys: StructType, output: StructType): Boolean =
-    !spec.outputs.side && !spec.takesColumns && spec.broadcast.isEmpty &&
+    !spec.sideOutputs && !spec.takes.columns && spec.broadcast.isEmpty &&
       spec.states.forall(state => state.kind == StateKind.Value && isFlat(state.rowSchema)) &&
       Seq(rows, keys, output).forall(isFlat)
 

@@ -11,9 +11,7 @@ import org.apache.spark.unsafe.types.UTF8String
 
 import keystate.TimeDomain
 import org.apache.spark.sql.keystate.encoding.StoredOrder
-import org.apache.spark.sql.keystate.spec.{
-  OperatorSpec, OutputsSpec, StateKind, StateSpec, TimeMode
-}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec, Takes, TimeMode}
 import org.apache.spark.sql.keystate.state.Timer
 
 class PackedPartsSuite extends AnyFunSuite {
@@ -95,8 +93,8 @@ class PackedPartsSuite extends AnyFunSuite {
       PackedParts.fit(spec, rows, text, output)
     assert(fit(spec))
     assert(fit(spec.copy(timers = true)))
-    assert(!fit(spec.copy(outputs = OutputsSpec(side = true))))
-    assert(!fit(spec.copy(takesColumns = true)))
+    assert(!fit(spec.copy(sideOutputs = true)))
+    assert(!fit(spec.copy(takes = Takes(columns = true))))
     assert(!fit(spec.copy(broadcast = Seq(value))))
     val list = StateSpec("l", StateKind.List, "list", LongType, None, StoredOrder.Natural)
     assert(!fit(spec.copy(states = Seq(value, list))))

@@ -257,6 +257,35 @@ def test_event_time(spark: Any, stream: Callable[..., Any]) -> None:
     assert by_key[3][-1] == nothing(3)
 
 
+def test_from_processing_time_to_event_time_and_back(stream: Callable[..., Any]) -> None:
+    """The clock of before does not count: it is years ahead of the watermark."""
+    fed = stream("key long, number long, at timestamp")
+    by_event_time = StateTtlConfig.new_builder(Time.seconds(10)).use_event_time().build()
+
+    def build(ttl: StateTtlConfig) -> Callable[[Any], Any]:
+        return lambda df: keystate.keyed(df.withWatermark("at", "0 seconds"), "key").process(
+            Last(ttl), LAST
+        )
+
+    def at(second: int) -> datetime:
+        return datetime(2020, 1, 1, 0, 0, second)
+
+    run_at(fed, build(after(100)), [(T0, [(1, 7, at(1))])])
+    rows = [[(2, 3, at(5))], [(3, 1, at(14))], [(2, None, at(15))], [(1, None, at(20))]]
+    batches = [(T0 + 50 + i, row) for i, row in enumerate(rows)]
+    emitted = shown(run_at(fed, build(by_event_time), batches))
+    assert emitted[2] == all_of(2, 3)  # the watermark of this batch is 14
+    # The timestamps stay: that of key 1 is of the year of T0.
+    assert emitted[3] == all_of(1, 7)
+    emitted = shown(run_at(fed, build(by_event_time), [(T0 + 60, [(2, None, at(21))])]))
+    assert emitted == [nothing(2)]
+    # Back again: key 3 has a time of 2020, and key 1 that of its row at T0.
+    rows = [[(3, None, at(22))], [(1, None, at(23))], [(1, None, at(24))]]
+    times = [T0 + 98, T0 + 99, T0 + 100]
+    emitted = shown(run_at(fed, build(after(100)), list(zip(times, rows, strict=True))))
+    assert emitted == [nothing(3), all_of(1, 7), nothing(1)]
+
+
 class Opened(KeyedProcessFunction):
     """Emits what was there before the first row."""
 

@@ -65,6 +65,7 @@ sealed class Expiry(val ttl: TimeToLive, began: Long) {
   def properties: Map[String, String] = Map(
     Expiry.Millis -> ttl.millis.toString,
     Expiry.Time -> began.toString,
+    Expiry.EventTime -> ttl.eventTime.toString,
     Expiry.DropOnMerge -> ttl.dropOnMerge.toString
   )
 }
@@ -72,10 +73,12 @@ sealed class Expiry(val ttl: TimeToLive, began: Long) {
 object Expiry {
   private final val Millis = "ttl"
   private final val Time = "ttlTime"
+  private final val EventTime = "ttlEventTime"
   private final val DropOnMerge = "ttlDropOnMerge"
 
   /** The expiry at a time, in milliseconds since the epoch, or at the time that the state's
-    * properties tell if that is later: a clock that was set back brings nothing back to life.
+    * properties tell if that is later: a clock that was set back brings nothing back to life. The
+    * time of the other clock says nothing about this one: a watermark may be years behind.
     *
     * @param properties
     *   the state's in the last version
@@ -88,7 +91,10 @@ object Expiry {
       properties: Map[String, String],
       live: Boolean = false
   ): Expiry = {
-    val began = properties.get(Time).fold(time)(last => Math.max(last.toLong, time))
+    // Builds that did not note the clock kept watermarks here too; these do not go back.
+    val sameClock = properties.get(EventTime).contains("true") == ttl.eventTime
+    val last = properties.get(Time).filter(_ => sameClock)
+    val began = last.fold(time)(last => Math.max(last.toLong, time))
     if (live) new LiveExpiry(ttl, began) else new Expiry(ttl, began)
   }
 

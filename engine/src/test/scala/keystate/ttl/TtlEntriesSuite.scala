@@ -147,6 +147,15 @@ class TtlEntriesSuite extends AnyFunSuite {
     val before = Expiry(ttl, 500, Map.empty)
     assert(Expiry(ttl, 400, before.properties).now == 500)
     assert(Expiry(ttl, 600, before.properties).now == 600)
+    val byEventTime = ttl.copy(eventTime = true)
+    assert(Expiry(byEventTime, 400, Expiry(byEventTime, 500, Map.empty).properties).now == 500)
+  }
+
+  test("the other clock does not count: a watermark may be years behind") {
+    val ttl = TimeToLive(millis = 10)
+    val byEventTime = ttl.copy(eventTime = true)
+    assert(Expiry(byEventTime, 400, Expiry(ttl, 500, Map.empty).properties).now == 400)
+    assert(Expiry(ttl, 400, Expiry(byEventTime, 500, Map.empty).properties).now == 400)
   }
 
   test("a timestamp replaces the one that is there and leaves the rest") {

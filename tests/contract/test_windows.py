@@ -6,7 +6,7 @@ import datetime
 import random
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -470,6 +470,31 @@ def test_lists_are_of_the_dataclass_of_the_rows(
     found = harness.advance_watermark(5000)
     start = 5 if isinstance(assigner, EventTimeSessionWindows) else 0
     assert sorted(map(tuple, found)) == [("a", "8 ['x', 'y']", start), ("b", "4 []", start)]
+
+
+def of_two(one: Sale, other: Sale) -> Sale:
+    assert type(one) is type(other) is Sale
+    return replace(one, value=one.value + other.value)
+
+
+@pytest.mark.parametrize("function", [Doubled(), OpenedDoubled()], ids=["many rows", "one by one"])
+@pytest.mark.parametrize("lateness", [0, 700])
+@pytest.mark.parametrize(
+    "assigner",
+    [TumblingEventTimeWindows.of(1000), EventTimeSessionWindows.with_gap(995)],
+    ids=["tumbling", "sessions"],
+)
+def test_reduce_is_given_the_dataclass_of_the_rows(
+    assigner: Any, lateness: int, function: WindowFunction
+) -> None:
+    """The result so far too, also where it is of an earlier micro-batch, or before a restart."""
+    windows = window(assigner).allowed_lateness(lateness).reduce(of_two, function)
+    harness = of_sales(windows)
+    harness.process_batch([("a", 1, at(5), ["x"]), ("b", 2, at(5), [])])
+    harness = KeyedProcessHarness.restore(harness.snapshot(), windows)
+    harness.process_batch([("a", 3, at(5), ["y"]), ("a", 4, at(5), [])])
+    found = harness.advance_watermark(5000)
+    assert sorted(row.named for row in found) == ["16 ['x']", "4 []"]
 
 
 class Tags(AggregateFunction[Any, Any, Any]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Callable
 from pathlib import Path
@@ -60,6 +61,28 @@ def test_other_functions(spark: Any) -> None:
     assert trades.filter(lambda t: t.place is None).select("price").collect() == [(2.0,)]
     later = trades.reduce(lambda a, b: b if b.price > a.price else a)
     assert later.select("price").collect() == [(2.0,)]
+
+
+def merged(one: Trade, other: Trade) -> Trade:
+    assert type(one) is type(other) is Trade
+    return dataclasses.replace(one, price=one.price + other.price)
+
+
+@pytest.mark.parametrize("combine", [False, True])
+def test_reduce_is_given_objects(combine: bool, spark: Any, stream: Callable[..., Any]) -> None:
+    """The result so far too, of before a restart or of another micro-batch."""
+    rows = [("a", float(i), at(i), (i, 1.0)) for i in range(4)]
+
+    def build(df: Any) -> Any:
+        trades = keystate.keyed(df.coalesce(1), "symbol", row_type=Trade)
+        return trades.reduce(merged, combine=combine, time_mode="none")
+
+    assert build(spark.createDataFrame(rows, TRADES)).select("price").collect() == [(6.0,)]
+    fed = stream(TRADES)
+    for two in (rows[:2], rows[2:]):
+        fed.feed(two)
+        last = fed.run(build)[-1]
+    assert (last.price, tuple(last.place)) == (6.0, (0, 1.0))
 
 
 def test_two_inputs(stream: Callable[..., Any]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from keystate._codec import Shape
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.reduction import reduction
 from keystate.functions import KeyedProcessFunction
@@ -16,13 +17,14 @@ from keystate.state import ValueStateDescriptor
 class RollingReduce(KeyedProcessFunction):
     """Reduces with the result so far in a value state, and emits it for every row."""
 
-    def __init__(self, plan: FunctionPlan, row_type: T.StructType) -> None:
+    def __init__(self, plan: FunctionPlan, row_type: T.StructType, shape: Shape | None) -> None:
         self._plan = plan
         self._row_type = row_type
+        self._shape = shape
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._plan.open(runtime_context)
-        self._reduce = reduction(self._plan, self._row_type)
+        self._reduce = reduction(self._plan, self._row_type, self._shape)
         descriptor: ValueStateDescriptor[Any] = ValueStateDescriptor("_reduce", self._row_type)
         self._result = runtime_context.get_state(descriptor)
 

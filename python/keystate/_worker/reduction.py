@@ -7,13 +7,22 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from keystate._codec import Shape, codec
 from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.messages.results import row_test
 from keystate.errors import OutputTypeError
 
 
-def reduction(plan: FunctionPlan, row_type: T.StructType) -> Callable[[Any, Any], Any]:
-    """What makes a row of two by the plan's function; whether it fits the type is not checked."""
+def reduction(
+    plan: FunctionPlan, row_type: T.StructType, shape: Shape | None = None
+) -> Callable[[Any, Any], Any]:
+    """What makes a row of two by the plan's function; whether it fits the type is not checked.
+
+    Args:
+        plan: how the function is called.
+        row_type: of the rows.
+        shape: of which class the function is given both; ``None`` if as they are.
+    """
     call, bare, is_row = plan.call(), len(row_type.fields) == 1, row_test(row_type)
 
     def reduced(one: Any, other: Any) -> Any:
@@ -22,4 +31,13 @@ def reduction(plan: FunctionPlan, row_type: T.StructType) -> Callable[[Any, Any]
             raise OutputTypeError("reduce() returned None, where it must return a row")
         return (result,) if bare and not is_row(result) else result
 
-    return reduced
+    if shape is None:
+        return reduced
+    given = as_given(row_type, shape)
+    return lambda one, other: reduced(given(one), given(other))
+
+
+def as_given(row_type: T.StructType, shape: Shape) -> Callable[[Any], Any]:
+    """What makes an object of the class of a row; a result so far is stored as a Row."""
+    as_read, cls = codec(row_type, shape).as_read, shape.cls
+    return lambda row: row if type(row) is cls else as_read(row)

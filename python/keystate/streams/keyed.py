@@ -345,8 +345,8 @@ class KeyedStream(RowStream[ROW]):
         if combine:
             keys = self._combining_keys(time_mode, late_output, on_error)
             stream = self._of(combined_rows(plan, self._input, keys))
-        df = stream._input.df
-        reducer = (RollingReduce if df.isStreaming else LastReduce)(plan, df.schema)
+        df, shape = stream._input.df, stream._input.shape
+        reducer = (RollingReduce if df.isStreaming else LastReduce)(plan, df.schema, shape)
         plan = process_plan(reducer)
         return stream._apply(plan, df.schema, name, time_mode, on_error, late_output)
 

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from keystate._codec import Misfit, Shape, codec
 from keystate._spec import resolve_type
 from keystate._worker.calls.plan import FunctionPlan
-from keystate._worker.reduction import reduction
+from keystate._worker.reduction import as_given, reduction
 from keystate._worker.state.window_maps import WindowMapDescriptor, WorkerWindowMapState
 from keystate.aggregates import AggregateFunction
 from keystate.errors import StateTypeError
@@ -78,17 +78,25 @@ class Fold(ABC):
 
 
 class ReduceFold(Fold):
-    """Reduces rows to a row."""
+    """Reduces rows to a row.
 
-    def __init__(self, plan: FunctionPlan, row_type: T.StructType) -> None:
+    Args:
+        plan: how the user's function is called.
+        row_type: of the rows.
+        shape: of which class they are given; ``None`` for Rows, which are what is stored.
+    """
+
+    def __init__(self, plan: FunctionPlan, row_type: T.StructType, shape: Shape | None) -> None:
         super().__init__(plan.function, row_type)
         self._row_type = row_type
+        self._shape = shape
         self._plan = plan
 
     def open(self, ctx: Any) -> None:
         super().open(ctx)
         self._plan.open(ctx)
-        self._reduce = reduction(self._plan, self._row_type)
+        self._reduce = reduction(self._plan, self._row_type, self._shape)
+        self._given = None if self._shape is None else as_given(self._row_type, self._shape)
 
     def close(self) -> None:
         self._plan.close()
@@ -100,7 +108,7 @@ class ReduceFold(Fold):
         return self._reduce(a, b)
 
     def result(self, accumulator: Any) -> Any:
-        return accumulator
+        return accumulator if self._given is None else self._given(accumulator)
 
 
 class AggregateFold(Fold):

@@ -190,7 +190,9 @@ class WindowedRows:
     def _operator(
         self, row_type: T.StructType, shape: Shape | None, time_column: int | None
     ) -> WindowsFunction:
-        fold = ReduceFold(self.fold, row_type) if isinstance(self.fold, FunctionPlan) else self.fold
+        fold = self.fold
+        if isinstance(fold, FunctionPlan):
+            fold = ReduceFold(fold, row_type, shape)
         windows = self.windowing
         assigner, trigger = windows._assigner, windows._trigger
         ends = (fold, windows._late_output, time_column, row_type, shape)

@@ -135,6 +135,39 @@ def test_windows_of_windows(stream: Callable[..., Any]) -> None:
     assert any(("a", at(0), at(5000), 3, 2) in rows for rows in found[0])
 
 
+@pytest.mark.parametrize("time", ["time", "window_end"])
+def test_the_watermark_goes_on(time: str, stream: Callable[..., Any]) -> None:
+    """By the column of the results that has the name of the input's time."""
+    found = []
+    for combine in (None, False):
+        fed = stream(SCHEMA)
+        fed.feed(*([("a", 1, at(t)), ("a", 1, at(t + 100))] for t in (0, 1200, 9000, 19_000)))
+        first = fed.source().withWatermark("time", "0 seconds").withColumnRenamed("time", time)
+        results = [agg.count().alias("n"), agg.max(time).alias("time")]
+        windows = keystate.keyed(first, "key").window(TumblingEventTimeWindows.of(1000))
+        counted = windows.aggregate(*results, combine=combine)
+        assert is_begun(counted) == (combine is None)
+        out = (
+            keystate.keyed(counted, "key")
+            .window(TumblingEventTimeWindows.of(5000))
+            .aggregate(agg.sum("n"), combine=combine)
+        )
+        found.append([[tuple(row) for row in rows] for rows in fed.micro_batches(out)])
+    assert found[0] == found[1]
+    assert any(("a", at(0), at(5000), 4) in rows for rows in found[0])
+
+
+def test_columns_whose_names_differ_by_case(spark: Any) -> None:
+    rows = spark.createDataFrame([("a", 1, 10), ("a", 2, 20)], "key string, value int, VALUE int")
+    counted = keystate.keyed(rows, "key").aggregate(agg.sum("value"), agg.max("VALUE").alias("m"))
+    assert [tuple(row) for row in counted.collect()] == [("a", 3, 20)]
+    windows = keystate.keyed(rows.withColumn("time", F.lit(at(0))), "key").window(
+        TumblingEventTimeWindows.of(1000), event_time="time"
+    )
+    found = windows.aggregate(agg.sum("value"), agg.max("VALUE").alias("m")).collect()
+    assert [tuple(row)[3:] for row in found] == [(3, 20)]
+
+
 def test_times_before_the_epoch(spark: Any) -> None:
     times = [at(t) for t in (-5001, -5000, -4999, -1, 0, 1)]
     rows = spark.createDataFrame([("a", 1, time) for time in times], SCHEMA)

@@ -433,6 +433,9 @@ class KeyedStream(RowStream[ROW]):
         rows = self._input
         if rows.order or isinstance(rows.df, SchemaRows):
             return None
+        names = rows.row_type.names
+        if len({name.lower() for name in names}) < len(names):
+            return None  # what is selected before the shuffle is told by names
         return rows.key_names
 
     def _apply_begun(

@@ -131,9 +131,13 @@ def partial_aggregates(
     made: list[tuple[str, str, dict[str, Any]]] = [
         (f"in{i}", key, unmarked(rows.row_type[key])) for i, key in enumerate(keys)
     ]
+    taken = list(keys)
     if time is not None:
-        made.append((f"in{len(keys)}", free_name(_TIME, keys), time.metadata))
-    made += [(sql, free_name(name, keys), {}) for sql, name in zip(accumulators, names)]
+        # An output column of the same name and type carries the watermark on. A window has another.
+        name = _TIME if isinstance(time.dataType, T.StructType) else time.name
+        taken.append(free_name(name, keys))
+        made.append((f"in{len(keys)}", taken[-1], time.metadata))
+    made += [(sql, free_name(name, taken), {}) for sql, name in zip(accumulators, names)]
     selected = [f"{sql} AS in{i}" for i, sql in enumerate([*groups, *read])]
     made_of = fewer(bridge.Selected(selected, made))
     return dataclasses.replace(

@@ -55,8 +55,10 @@ class Aggregate:
 
         Args:
             name: of its column in the output. It is also the name of its field in the state: with
-                another one after a restart, the aggregate begins anew. It can't end in
-                ``" seen"``, as the field does that ``first`` has besides.
+                another one after a restart, the aggregate begins anew. Another aggregate with the
+                same one, whose field has the same type, goes on from what this one has stored: give
+                it another name. It can't end in ``" seen"``, as the field does that ``first`` has
+                besides.
         """
         if not isinstance(name, str) or not name:
             raise DeclarationError(f"the name of an aggregate is a string, got {name!r}")

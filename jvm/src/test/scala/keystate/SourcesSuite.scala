@@ -169,6 +169,23 @@ class SourcesSuite extends AnyFunSuite with SessionFixture {
     assert(new Queries[Long]("idle").toEnd(idle) == (0L until 7L))
   }
 
+  test("a source beside another is told once of each batch that has its rows, and of no other") {
+    val queries = new Queries[Long]("beside")
+    Beside.calls.clear()
+    Beside.mayCollect = false
+    val both = spark
+      .addSource(new Endless(Long.MaxValue), maxRowsPerBatch = 10)
+      .union(spark.addSource(new Beside))
+    val query = queries.start(both, Trigger.ProcessingTime(0))
+    waitUntil("there are batches of the other")(queries.batches.size > 3)
+    Beside.mayCollect = true
+    waitUntil("it is told")(Beside.calls.contains("complete 1"))
+    val before = queries.batches.size
+    waitUntil("there are more batches of the other")(queries.batches.size > before + 3)
+    query.stop()
+    assert(Beside.calls.asScala.toSeq == Seq("snapshot 1", "complete 1"))
+  }
+
   test("errors of a source") {
     def failure[T](name: String, data: Dataset[T]): String =
       intercept[Exception](new Queries[T](name).toEnd(data)).getMessage
@@ -316,6 +333,39 @@ class Endless(idleAfter: Long) extends RichParallelSourceFunction[Long] with Che
 
 object Endless {
   val calls = new ConcurrentLinkedQueue[String]
+}
+
+/** Collects one number, once it may. */
+class Beside extends SourceFunction[Long] with ListCheckpointed[Long] with CheckpointListener {
+  @volatile private var running = true
+  private var collected = false
+
+  private def tell(what: String): Unit = {
+    val _ = Beside.calls.add(what)
+  }
+
+  override def run(ctx: SourceFunction.SourceContext[Long]): Unit = while (running) {
+    if (Beside.mayCollect && !collected) {
+      ctx.collect(-1)
+      collected = true
+    }
+    Thread.sleep(5)
+  }
+
+  override def cancel(): Unit = running = false
+
+  override def snapshotState(id: Long, time: Long): java.util.List[Long] = {
+    tell(s"snapshot $id")
+    java.util.Collections.emptyList()
+  }
+
+  override def restoreState(state: java.util.List[Long]): Unit = ()
+  override def notifyCheckpointComplete(id: Long): Unit = tell(s"complete $id")
+}
+
+object Beside {
+  val calls = new ConcurrentLinkedQueue[String]
+  @volatile var mayCollect = false
 }
 
 class Nulls extends SourceFunction[(Long, Long)] {

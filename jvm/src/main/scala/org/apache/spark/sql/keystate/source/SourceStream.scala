@@ -41,6 +41,9 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   /** The newest batch in the log. Valid once the function runs. */
   private var newest = Beginning
 
+  /** The batch that the function was told last is committed. */
+  private var told = Beginning
+
   /** With the trigger availableNow: how much more may be taken. None with other triggers. */
   private var availableNow: Option[Budget] = None
 
@@ -106,10 +109,15 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   override def createReaderFactory(): PartitionReaderFactory =
     new SourceReaderFactory(source.name, source.rows, location, sharedConf)
 
+  // Of a source beside others Spark tells each micro-batch, also those without rows of it: then it is
+  // the offset before, which its function knows of, or the beginning, for which it has no snapshot.
   override def commit(end: Offset): Unit = {
     val last = segment(end)
     segments.commit(last)
-    run.foreach(_.committed(last.batch))
+    run.filter(_ => last != told).foreach { run =>
+      run.committed(last.batch)
+      told = last
+    }
   }
 
   override def stop(): Unit = {

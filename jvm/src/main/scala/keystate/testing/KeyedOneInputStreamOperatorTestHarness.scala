@@ -13,7 +13,8 @@ import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedInputs, Tes
   *   applies the function to a stream, as in a query: `_.keyBy(_.user).process(new Sessions)`. What
   *   it returns is what `process`, `flatMap`, a window and so on return. A stream with a watermark is
   *   `_.withWatermark("time", "0 seconds")…`; the test moves it, whatever the delay. Another Dataset
-  *   in it, such as initial state, is of a batch; the first micro-batch reads it
+  *   in it is of a batch: initial state, which the first micro-batch reads, or a table, which the
+  *   first micro-batch that has it reads
   * @param parallelism
   *   the number of subtasks
   * @param maxParallelism

@@ -23,6 +23,25 @@ class Alarms extends KeyedCoProcessFunction[String, Numbered, Named, (String, St
     out.collect((ctx.getCurrentKey, s"$time ${ctx.timeDomain()}"))
 }
 
+/** Emits what comes. */
+class Numbers extends MapFunction[Numbered, (String, String)] {
+  override def map(in: Numbered): (String, String) = (in.key, in.number.toString)
+}
+
+class NumbersAndNames extends CoMapFunction[Numbered, Named, (String, String)] {
+  override def map1(in: Numbered): (String, String) = (in.key, in.number.toString)
+  override def map2(in: Named): (String, String) = (in.id, in.text)
+}
+
+class NumbersOnNames
+    extends KeyedProcessFunction[String, Numbered, (String, String)]
+    with InitialStateFunction[String, Named] {
+  override def processInitialState(in: Named, ctx: Context): Unit =
+    throw new IllegalStateException("it has run before")
+  override def processElement(in: Numbered, ctx: Context, out: Collector[(String, String)]): Unit =
+    out.collect((in.key, in.number.toString))
+}
+
 /** What tests/contract/test_co_process.py and test_harness_broadcast.py say of Python's harness. */
 class TwoInputHarnessSuite extends AnyFunSuite with SessionFixture {
   private type Result = (String, String)
@@ -102,6 +121,30 @@ class TwoInputHarnessSuite extends AnyFunSuite with SessionFixture {
       assert(running.processElement(Numbered("a", 2, null)).sorted == first)
       assert(running.processElement(Numbered("b", 3, null)) == second)
       running.close()
+    }
+  }
+
+  test("a batch Dataset that comes with a restart is read once, as initial state it is not") {
+    import spark.implicits._
+    val names = Seq(Named(at(1), "Ann", "a"), Named(at(1), "Bob", "b")).toDS()
+    type Built = Dataset[Numbered] => Dataset[Result]
+    val alone: Built = _.keyBy(_.key).map(new Numbers)
+    val connected: Built = _.keyBy(_.key).connect(names.keyBy(_.id)).map(new NumbersAndNames)
+    val initial: Built = _.keyBy(_.key).process(new NumbersOnNames, names.keyBy(_.id))
+    val all = Seq(("a", "Ann"), ("b", "Bob"), ("c", "1"))
+    for ((build, first) <- Seq(connected -> all, initial -> all.drop(2))) {
+      var snapshot = Option.empty[OperatorSnapshot]
+      def emitted(build: Built): Seq[Result] = {
+        val running = new KeyedOneInputStreamOperatorTestHarness[Numbered, Result](build, 2)
+        snapshot.foreach(running.initializeState)
+        try running.processElement(Numbered("c", 1, null)).sorted
+        finally {
+          snapshot = Some(running.snapshot())
+          running.close()
+        }
+      }
+      val results = Seq(alone, build, build, alone, build).map(emitted)
+      assert(results == Seq(all.drop(2), first) ++ Seq.fill(3)(all.drop(2)))
     }
   }
 

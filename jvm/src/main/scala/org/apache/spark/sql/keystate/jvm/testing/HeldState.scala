@@ -4,12 +4,15 @@ package org.apache.spark.sql.keystate.jvm.testing
   *
   * @param batch
   *   the number of that micro-batch
+  * @param staticsRead
+  *   the names of the inputs that are no streams and were read
   * @param watermark
   *   in ms, as is `clock`
   */
 final case class HeldState(
     maxParallelism: Int,
     batch: Long,
+    staticsRead: Set[String],
     watermark: Long,
     clock: Long,
     subtasks: Seq[Seq[HeldFamily]]

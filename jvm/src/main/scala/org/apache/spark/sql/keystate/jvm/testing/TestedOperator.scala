@@ -24,9 +24,10 @@ import keystate.keygroup.KeyGroups
 import keystate.{OutputTag, TimeDomain}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs, SideOutputs}
+import org.apache.spark.sql.keystate.metadata.StaticInputs
 import org.apache.spark.sql.keystate.operator.{
   BroadcastInput, EarliestTime, InputColumns, InputReader, KeyedSide, OperatorColumns,
-  OperatorInputs, OperatorTasks
+  OperatorInputs, OperatorTasks, RightSide
 }
 import org.apache.spark.sql.keystate.plan.{KeyedProcess, KeyedProcessStrategy, RightRole}
 import org.apache.spark.sql.keystate.spec.OwnFamilies
@@ -54,6 +55,8 @@ final class TestedOperator[OUT](
 ) extends AutoCloseable {
   private var process: KeyedProcess = _
   private var read: OperatorInputs = _
+  private var static: Option[RightSide] = None // the input that is a Dataset of a batch
+  private var staticsRead = Set.empty[String] // the names of such inputs that were read
   private var byWatermark = false
   private var outputs: Seq[(String, ExpressionEncoder.Deserializer[Any])] = _
   private var subtaskOf: Seq[InternalRow => Int] = _
@@ -85,6 +88,7 @@ final class TestedOperator[OUT](
         )
     }
     val right = process.other.map(_.side(once = process.left.isStreaming && !hasSecondStream))
+    static = right.filter(_.once)
     read = OperatorInputs(
       InputColumns(process.left.output, process.rows.columns, process.rows.keys),
       process.rows.order,
@@ -155,13 +159,15 @@ final class TestedOperator[OUT](
     }
     subtasks.foreach(_.commit())
     batch += 1
+    staticsRead ++= static.map(_.name)
     this.watermark = watermark
     this.clock = clock
     emitted.toSeq
   }
 
   /** The rows of the function's inputs, and what is broadcast. A Dataset of a batch is read in the
-    * first micro-batch.
+    * first micro-batch that the operator has with it; see
+    * [[org.apache.spark.sql.keystate.metadata.StaticInputs]].
     */
   private def rowsOf(
       elements: Seq[Seq[Any]],
@@ -175,13 +181,16 @@ final class TestedOperator[OUT](
     val left = of(process.left, process.rows.order)
     process.other.fold((Seq(left), Option.empty[BroadcastInput])) { other =>
       val right =
-        if (hasSecondStream || batch == 0) of(process.right, other.child.order) else Nil
+        if (static.forall(readsNow)) of(process.right, other.child.order) else Nil
       if (other.role == RightRole.Broadcast) {
         val rows = new BroadcastInput(other.child.columns, process.right.output, right.toArray)
         (Seq(left), Some(rows))
       } else (OperatorInputs.byIndex(left, right, other.isFirst), None)
     }
   }
+
+  private def readsNow(input: RightSide) =
+    batch == 0 || input.name != StaticInputs.Initial && !staticsRead(input.name)
 
   private def columns = OperatorColumns(read.columns, read.keys, process.output)
 
@@ -275,7 +284,8 @@ final class TestedOperator[OUT](
     prepare(build)
   }
 
-  def held: HeldState = HeldState(groups, batch, watermark, clock, subtasks.map(_.held))
+  def held: HeldState =
+    HeldState(groups, batch, staticsRead, watermark, clock, subtasks.map(_.held))
 
   /** Goes on from what another operator had, which may have another number of subtasks. To be called
     * before the first micro-batch.
@@ -284,6 +294,7 @@ final class TestedOperator[OUT](
     if (held.maxParallelism != groups)
       throw KeystateErrors.maxParallelismChanged(held.maxParallelism, groups, "of the harness")
     batch = held.batch
+    staticsRead = held.staticsRead
     watermark = held.watermark
     clock = held.clock
     val states = held.subtasks.map(operatorState)

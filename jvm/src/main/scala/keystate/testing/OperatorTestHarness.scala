@@ -50,7 +50,7 @@ abstract class OperatorTestHarness[OUT] private[testing] (
 
   /** Goes on from what another harness had, with the same function or a changed one and any number of
     * subtasks. To be called before all else. Another number of key groups is
-    * `KEYSTATE_MAX_PARALLELISM_CHANGED`.
+    * `KEYSTATE_MAX_PARALLELISM_CHANGED`, another key of states or timers `KEYSTATE_KEY_CHANGED`.
     */
   def initializeState(snapshot: OperatorSnapshot): Unit = tested.restore(snapshot.held)
 

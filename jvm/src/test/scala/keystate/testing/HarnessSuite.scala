@@ -213,6 +213,33 @@ class HarnessSuite extends AnyFunSuite with SessionFixture {
     fewer.close()
   }
 
+  test("states and timers of another key are refused, as by a query") {
+    def keyed[K: TypeInformation](key: Long => K) =
+      new KeyedOneInputStreamOperatorTestHarness[Long, Long](
+        _.keyBy(key).mapWithState((n: Long, sum: Option[Long]) => (n, Some(sum.getOrElse(0L) + n)))
+      )
+    def snapshotOf(harness: KeyedOneInputStreamOperatorTestHarness[Long, _]) =
+      try {
+        harness.processElement(1)
+        harness.snapshot()
+      } finally harness.close()
+    val ofLongs = snapshotOf(keyed(identity))
+    val ofStrings = keyed(_.toString)
+    val error = intercept[KeystateException](ofStrings.initializeState(ofLongs))
+    assert(error.code == "KEYSTATE_KEY_CHANGED")
+    ofStrings.close()
+    // Without states or timers there is nothing of a key.
+    val none = new KeyedOneInputStreamOperatorTestHarness[Long, Long](
+      _.keyBy(_.toString).filter(new FilterFunction[Long] {
+        override def filter(n: Long): Boolean = true
+      })
+    )
+    val after = keyed(identity)
+    after.initializeState(snapshotOf(none))
+    assert(after.processElement(2) == Seq(2))
+    after.close()
+  }
+
   test("operator state is dealt out, and functions without keys run") {
     def counts(parallelism: Int) =
       new KeyedOneInputStreamOperatorTestHarness[Long, (Int, Long, Long)](

@@ -1,7 +1,11 @@
 package org.apache.spark.sql.keystate.jvm.testing
 
+import org.apache.spark.sql.types.StructType
+
 /** What an operator in a test has when a micro-batch has ended. Can be serialised.
   *
+  * @param keyOfStates
+  *   the key columns of states and timers; None if there were none
   * @param batch
   *   the number of that micro-batch
   * @param staticsRead
@@ -11,6 +15,7 @@ package org.apache.spark.sql.keystate.jvm.testing
   */
 final case class HeldState(
     maxParallelism: Int,
+    keyOfStates: Option[StructType],
     batch: Long,
     staticsRead: Set[String],
     watermark: Long,

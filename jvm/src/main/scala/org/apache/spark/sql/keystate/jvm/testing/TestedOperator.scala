@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.expressions.{
   Attribute, Literal, Murmur3Hash, Pmod, SortOrder, UnsafeProjection
 }
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
   StatefulOperatorStateInfo, WatermarkSupport
@@ -24,13 +25,13 @@ import keystate.keygroup.KeyGroups
 import keystate.{OutputTag, TimeDomain}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs, SideOutputs}
-import org.apache.spark.sql.keystate.metadata.StaticInputs
+import org.apache.spark.sql.keystate.metadata.{SparkStateSchema, StaticInputs}
 import org.apache.spark.sql.keystate.operator.{
   BroadcastInput, EarliestTime, InputColumns, InputReader, KeyedSide, OperatorColumns,
   OperatorInputs, OperatorTasks, RightSide
 }
 import org.apache.spark.sql.keystate.plan.{KeyedProcess, KeyedProcessStrategy, RightRole}
-import org.apache.spark.sql.keystate.spec.OwnFamilies
+import org.apache.spark.sql.keystate.spec.{OwnFamilies, SchemaEvolution}
 
 /** The operator that a function makes of Datasets, with all of its subtasks, without a query. Each
   * call that processes something is a micro-batch. It keeps in memory what a query stores.
@@ -64,6 +65,7 @@ final class TestedOperator[OUT](
   private val groups = groupsOf(process)
   private val subtasks = (0 until parallelism).map(new TestedSubtask(_, groups, backend))
 
+  private var keyOfStates: Option[StructType] = None // of those that were stored, if there are any
   private var batch = 0L
   private var watermark = 0L
   private var clock = 0L
@@ -160,6 +162,7 @@ final class TestedOperator[OUT](
     subtasks.foreach(_.commit())
     batch += 1
     staticsRead ++= static.map(_.name)
+    if (process.spec.states.nonEmpty || process.spec.timers) keyOfStates = Some(keyColumns)
     this.watermark = watermark
     this.clock = clock
     emitted.toSeq
@@ -191,6 +194,9 @@ final class TestedOperator[OUT](
 
   private def readsNow(input: RightSide) =
     batch == 0 || input.name != StaticInputs.Initial && !staticsRead(input.name)
+
+  private def keyColumns =
+    SparkStateSchema.keyColumns(DataTypeUtils.fromAttributes(read.keys))
 
   private def columns = OperatorColumns(read.columns, read.keys, process.output)
 
@@ -285,7 +291,7 @@ final class TestedOperator[OUT](
   }
 
   def held: HeldState =
-    HeldState(groups, batch, staticsRead, watermark, clock, subtasks.map(_.held))
+    HeldState(groups, keyOfStates, batch, staticsRead, watermark, clock, subtasks.map(_.held))
 
   /** Goes on from what another operator had, which may have another number of subtasks. To be called
     * before the first micro-batch.
@@ -293,6 +299,8 @@ final class TestedOperator[OUT](
   def restore(held: HeldState): Unit = {
     if (held.maxParallelism != groups)
       throw KeystateErrors.maxParallelismChanged(held.maxParallelism, groups, "of the harness")
+    held.keyOfStates.foreach(SchemaEvolution.checkKey(_, keyColumns))
+    keyOfStates = held.keyOfStates
     batch = held.batch
     staticsRead = held.staticsRead
     watermark = held.watermark

@@ -507,6 +507,34 @@ def test_state_expires_by_the_watermark() -> None:
         KeyedProcessHarness(Kept(), ROWS, "key", "x long")
 
 
+@pytest.mark.parametrize("key", [("k", "int"), ("other", "long"), ("text", "string")])
+def test_a_snapshot_by_another_key_is_refused(key: tuple[str, str]) -> None:
+    class Counting(KeyedProcessFunction):
+        def open(self, ctx: Any) -> None:
+            self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+
+        def process_element(self, row: Any, ctx: Any) -> Any:
+            self.count.update(self.count.value() + 1)
+            yield (self.count.value(),)
+
+    class Setting(KeyedProcessFunction):
+        def process_element(self, row: Any, ctx: Any) -> None:
+            ctx.timer_service().register_processing_time_timer(5)
+
+        def on_timer(self, timestamp: int, ctx: Any) -> None: ...
+
+    def operator(function: KeyedProcessFunction, name: str, type_: str) -> Any:
+        return keystate.keyed(rows_of(f"{name} {type_}"), name).process(function, "count long")
+
+    for function in Counting(), Setting():
+        with KeyedProcessHarness.of(operator(function, "k", "long")) as harness:
+            harness.process((1,))
+            snapshot = harness.snapshot()
+        with pytest.raises(CheckpointError, match="keyed by struct<k:bigint>, but") as raised:
+            KeyedProcessHarness.restore(snapshot, operator(function, *key))
+        assert raised.value.code == "KEYSTATE_KEY_CHANGED"
+
+
 def test_a_snapshot_is_read_in_another_type() -> None:
     class Typed(KeyedProcessFunction):
         def __init__(self, value_type: str, value: Any) -> None:

@@ -100,7 +100,8 @@ class OperatorHarness:
                 calls of an async function overlap, are not in a snapshot.
 
         Raises:
-            CheckpointError: a state of the function has another kind or type in the snapshot.
+            CheckpointError: a state of the function has another kind or type in the snapshot, or
+                states and timers have another key.
         """
         if isinstance(fn, SchemaRows):
             harness = cls.of(fn, parallelism=parallelism, **changed)

@@ -114,14 +114,16 @@ class Job:
         """Takes in a snapshot, where there is no state yet.
 
         Raises:
-            CheckpointError: a state has another kind or type in it.
+            CheckpointError: a state has another kind or type in it, or another key.
         """
+        # Of all states, for those that are not declared now are kept.
+        keys_of = {name: self.keys.restored(kept[1]) for name, kept in held.states.items()}
         self._undeclared = dict(held.states)
         for store in self.stores:
             kept = self._undeclared.pop(store.spec.name, None)
             if kept is not None:
-                spec, encoded, columns, times = kept
-                keys = self.keys.decode(encoded)
+                spec, _, columns, times = kept
+                keys = keys_of[store.spec.name]
                 store.restore(keys, readable(spec, store.spec, columns))
                 store.restore_times(keys, times)
             store.begin(clock.watermark, clock.processing_time)
@@ -129,7 +131,7 @@ class Job:
         for index, copy in enumerate(self.broadcast):
             copy.restore(held.broadcast[index % len(held.broadcast)], readable)
         timers, timer_keys = held.timers
-        for (domain, time), key in zip(timers, self.keys.decode(timer_keys)):
+        for (domain, time), key in zip(timers, self.keys.restored(timer_keys) if timers else ()):
             self.timers.change(Timer(time, self.keys.group(key), domain, key), True)
 
     def _go_back(self, held: Held, clock: Clock) -> None:

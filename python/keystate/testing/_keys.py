@@ -8,7 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._codec import Misfit, struct_codec
+from keystate._codec.evolution import type_name
 from keystate._types.hash import KeyGroups
+from keystate.errors import CheckpointError
 from keystate.testing._rows import Rows
 from keystate.testing._setup import Setup
 
@@ -50,6 +52,21 @@ class Keys:
         new = [key for key in dict.fromkeys(keys) if key not in self._groups]
         self._groups.update(zip(new, self._key_groups.of(self._codec.encode(new))))
         return keys
+
+    def restored(self, array: pa.Array) -> list[Any]:
+        """Keys of a snapshot.
+
+        Raises:
+            CheckpointError: they have other columns.
+        """
+        before, now = type_name(array.type), type_name(pa.struct(list(self._codec.arrow)))
+        if before != now:
+            raise CheckpointError(
+                f"the state in the snapshot is keyed by {before}, but the operator by {now}: key "
+                "it as before",
+                code="KEYSTATE_KEY_CHANGED",
+            )
+        return self.decode(array)
 
     def encode(self, keys: Sequence[Any]) -> pa.Array:
         """The array of such keys."""

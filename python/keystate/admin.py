@@ -134,7 +134,8 @@ def diff(before: str, after: str, *, spark: SparkSession | None = None) -> list[
     """How the states of two checkpoints differ, by key, after their last committed batches.
 
     Made for a checkpoint and its savepoint: operators are paired by number, states by name. Lists
-    are the same if their elements are, in whichever batches they came.
+    are the same if their elements are, in whichever batches they came. What has expired by the
+    clock of its checkpoint's last batch is left out, cleaned up or not.
 
     Args:
         before: a checkpoint location.

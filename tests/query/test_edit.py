@@ -309,3 +309,24 @@ def test_what_has_expired_does_not_come_back(
     rest.checkpoint = Path(target)
     emitted = run_at(rest, build, [(T0 + 1001, [("a", 5), ("b", 5)])])
     assert sorted(map(tuple, emitted)) == [("a", None, [], []), ("b", 3, [3], [3])]
+
+
+def test_diff_leaves_out_what_has_expired(
+    spark: Any, stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    """When it is removed depends on partitions and merges."""
+
+    def build(df: Any) -> Any:
+        out = "key string, s long, seen array<long>, by_x array<long>"
+        return keystate.keyed(df, "key").process(Expiring(), out)
+
+    checkpoints = []
+    for first in ([("a", 1), ("b", 2)], [("b", 2)]):
+        fed = stream("key string, x long")
+        run_at(fed, build, [(T0, first), (T0 + 600, [("b", 3)]), (T0 + 1000, [])])
+        checkpoints.append(str(fed.checkpoint))
+    counts = [
+        (found["state"], *(found[what] for what in ("added", "removed", "changed", "same")))
+        for found in admin.diff(*checkpoints)
+    ]
+    assert sorted(counts) == [("by_x", 0, 0, 0, 1), ("s", 0, 0, 0, 1), ("seen", 0, 0, 0, 1)]

@@ -5,6 +5,7 @@ import org.json4s._
 import keystate.backend.{Change, GroupedKey, Layout, StateFamily}
 import keystate.checkpoint.KeyDifference
 import keystate.errors.KeystateErrors
+import keystate.ttl.Expiry
 import keystate.version.Manifest
 
 /** How the keys of the states differ between two checkpoints, each after its last committed
@@ -31,7 +32,9 @@ private[keystate] object CheckpointDifference {
       val formats = sides.flatMap(_.keyFormats(store, name)).distinct
       val entries = sides.map(_.entries(store, name))
       try {
-        val compared = entries.map(_.map { case (family, of) => ListElements.in(family, of) })
+        val compared = entries.map(_.map { case (family, of) =>
+          ListElements.in(family, unexpired(family, of))
+        })
         val counts =
           if (formats.size > 1) None
           else Some(KeyDifference.of(compared(0), compared(1), keyOf(formats.head._1)))
@@ -46,6 +49,14 @@ private[keystate] object CheckpointDifference {
         )
       } finally entries.flatten.foreach { case (_, of) => of.close() }
     }
+  }
+
+  /** The entries that have not expired by the clock of their version. When the others are removed
+    * depends on partitions and merges.
+    */
+  private def unexpired(family: StateFamily, entries: Iterator[Change]): Iterator[Change] = {
+    val isExpired = Expiry.inVersion(family.properties)
+    entries.filterNot(entry => isExpired(entry.value))
   }
 
   private def count(counts: Option[KeyDifference])(get: KeyDifference => Long): JValue =

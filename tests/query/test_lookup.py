@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import keystate
@@ -308,3 +309,35 @@ def test_keys_that_are_null_are_found_after_columns_no_longer_are(
     assert admin.lookup(checkpoint, state="last", key=None) == 1
     assert admin.lookup(checkpoint, state="last", key=0) == 2
     assert admin.lookup(checkpoint, state="places", key=None) == {(None,): 1}
+
+
+@pytest.mark.parametrize("spelled", [("_1", "a b"), ("_1", "_2"), ("s",)], ids=" ".join)
+def test_keys_with_the_names_that_a_checkpoint_gives_others(
+    spelled: tuple[str, ...], spark: Any, stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    """It has numbers for those that can't be in it, as columns of tuples have."""
+    fed = stream("`_1` string, `_2` int, `a b` int, s struct<`_1`: string, `a b`: int>, value long")
+    several = len(spelled) > 1
+    rows = [(key, n, n, (key, n), n) for key, n in (("a", 1), ("b", 2), ("a", 3))]
+
+    def build(df: Any) -> Any:
+        return keystate.keyed(df, *spelled).process(Keeps(), "x int")
+
+    def check(checkpoint: str) -> None:
+        read = admin.read_state(spark, checkpoint, state="last").select("key", "value.value")
+        found = [(tuple(key if several else key[0]), n) for key, n in read.collect()]
+        assert sorted(found) == [(("a", 1), 1), (("a", 3), 3), (("b", 2), 2)]
+        for key, n in found:
+            assert admin.lookup(checkpoint, state="last", key=key if several else (key,)) == n
+
+    fed.feed(rows)
+    fed.run(build)
+    check(str(fed.checkpoint))
+    editor = admin.edit(str(fed.checkpoint))
+    editor.replace("last", editor.read("last"))
+    editor.set_max_parallelism(64)
+    editor.write(str(tmp_path / "edited"))
+    fed.checkpoint = tmp_path / "edited"
+    fed.feed(rows)
+    fed.run(build)
+    check(str(fed.checkpoint))

@@ -66,7 +66,8 @@ def empty_stream(spark: SparkSession, key: T.StructType) -> DataFrame:
     stream = rows.load().where("value < 0").select(F.col("timestamp").alias("$time"), *keys)
     # The time mode decides whether the watermark matters.
     stream = stream.withWatermark("`$time`", "0 seconds")
-    return stream.withColumnsRenamed(dict(zip(names, key.names)))
+    # All at once: a key column may have one of these names itself.
+    return stream.toDF("$time", *key.names)
 
 
 def state_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFrame:

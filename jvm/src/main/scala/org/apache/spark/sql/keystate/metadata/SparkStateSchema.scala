@@ -91,7 +91,9 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
       SparkStoreMetadata.schemaFile(_, info.operatorId, operator.getParent).toString
     )
     val before = last.fold(List.empty[StateStoreColFamilySchema])(readSchemas(_, hadoopConf))
-    before.foreach(schema => SchemaEvolution.checkKey(groupingKey(schema.keySchema), keySchema))
+    before.foreach { schema =>
+      SchemaEvolution.checkKey(keyColumns(groupingKey(schema.keySchema)), keySchema)
+    }
     val now = columnFamilies.values.toList.sortBy(_.colFamilyName).map(readable)
     last match {
       case Some(file) if before == now => StateSchemaValidationResult(evolvedSchema = false, file)
@@ -177,14 +179,20 @@ private[keystate] object SparkStateSchema {
 
   /** Spark makes Avro schemas of all state schemas, and Avro allows only letters, digits and
     * underscores in names. Other names are replaced by numbered ones, such as that of a key which
-    * is an expression.
+    * is an expression. Each name is there once: a column may be called `_1` itself, and what earlier
+    * builds recorded may have a name twice.
     */
-  private def avroNames(struct: StructType): StructType = StructType(
-    struct.fields.zipWithIndex.map { case (field, i) =>
-      val name = if (field.name.matches("[A-Za-z_][A-Za-z0-9_]*")) field.name else s"_$i"
-      field.copy(name = name, dataType = withAvroNames(field.dataType))
+  private def avroNames(struct: StructType): StructType = {
+    val own = struct.fieldNames.filter(_.matches("[A-Za-z_][A-Za-z0-9_]*")).toSet
+    val names = struct.fieldNames.zipWithIndex.foldLeft(Vector.empty[String]) {
+      case (made, (name, i)) =>
+        if (own(name) && !made.contains(name)) made :+ name
+        else made ++ Iterator.iterate(s"_$i")(_ + "_").find(one => !own(one) && !made.contains(one))
     }
-  )
+    StructType(struct.fields.zip(names).map { case (field, name) =>
+      field.copy(name = name, dataType = withAvroNames(field.dataType))
+    })
+  }
 
   private def withAvroNames(dataType: DataType): DataType = dataType match {
     case struct: StructType => avroNames(struct)

@@ -125,7 +125,7 @@ private[keystate] final class OperatorTasks(
     if (state.purges) RecordedStates.removed(own.families, spec).foreach(own.dropFamily)
     val expired = OperatorTasks.expiries(spec, times, own.family, live = realTime)
     for (timers <- own.family(OwnFamilies.TimersName); key <- timerKey)
-      OwnFamilies.checkTimerKey(timers, key)
+      OwnFamilies.checkTimerKey(timers, key)(SparkStateSchema.keyColumns)
     own.family(StateStore.DEFAULT_COL_FAMILY_NAME).foreach { f =>
       val read = StaticInputs.after(f, own.version, state.staticInput)
       // For who reads the version: its batch went by a clock that is not recorded.

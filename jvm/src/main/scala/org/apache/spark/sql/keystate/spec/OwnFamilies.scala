@@ -33,10 +33,14 @@ private[keystate] object OwnFamilies {
   def timerKey(family: StateFamily): Option[String] =
     if (family.name == TimersName) family.properties.get(TimerKey) else None
 
-  /** Throws if there are timers of another key. Checkpoints of the first releases don't tell it. */
-  def checkTimerKey(timers: StateFamily, keys: String): Unit =
+  /** Throws if there are timers of another key. Checkpoints of the first releases don't tell it.
+    *
+    * @param named
+    *   gives key columns the names that a checkpoint has for them
+    */
+  def checkTimerKey(timers: StateFamily, keys: String)(named: StructType => StructType): Unit =
     timers.properties.get(TimerKey).filter(_ != keys).foreach { recorded =>
-      def columns(json: String) = DataType.fromJson(json).asInstanceOf[StructType]
+      def columns(json: String) = named(DataType.fromJson(json).asInstanceOf[StructType])
       SchemaEvolution.checkKey(columns(recorded), columns(keys))
     }
 

@@ -340,6 +340,15 @@ def test_times_are_compared_to_the_microsecond(spark: Any) -> None:
     assert (found["added"], found["removed"], found["changed"]) == (1, 0, 1)
 
 
+def test_columns_may_be_in_another_order(spark: Any) -> None:
+    rows = spark.createDataFrame([(1, "a", 2.0), (2, "b", 3.0)], "key int, name string, n double")
+    swapped = rows.select("n", "name", "key")
+    same = CanaryRows(lambda *_: rows, lambda *_: swapped, ["key"]).compare(0, 0)
+    assert (same["same"], same["changed"]) == (2, 0)
+    more = CanaryRows(lambda *_: rows, lambda *_: swapped.withColumn("x", swapped.n), ["key"])
+    assert more.compare(0, 0)["changed"] == 2
+
+
 def test_places_are_compared_as_a_whole(spark: Any) -> None:
     assert is_same(spark, "file:/a/b/q", "/a/b/q/") and is_same(spark, "file:/a", "file:///a")
     assert is_same(spark, f"file:{Path.cwd()}/a/q", "a/q")

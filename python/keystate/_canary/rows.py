@@ -22,7 +22,7 @@ class CanaryRows:
     Attributes:
         old: is called with the numbers of the first and the last micro-batch; returns the rows that
             these gave to the old query's sink, as a batch DataFrame.
-        new: the same of the new query's sink, with the same columns.
+        new: the same of the new query's sink, with the same columns, in any order.
         key: the columns by which rows are compared: of each key there must be the same rows, as
             often, in any order.
     """
@@ -33,7 +33,9 @@ class CanaryRows:
 
     def compare(self, first: int, last: int) -> dict[str, Any]:
         """How the rows of some micro-batches differ; see :class:`~keystate.CanaryReport`."""
-        sides = [_side(frame(first, last), self.key) for frame in (self.old, self.new)]
+        old, new = self.old(first, last), self.new(first, last)
+        order = {name: place for place, name in enumerate(old.columns)}
+        sides = [_side(rows, self.key, order) for rows in (old, new)]
         both = sides[0].withColumn("of", F.lit(0)).unionAll(sides[1].withColumn("of", F.lit(1)))
         rows = [
             F.sort_array(F.collect_list(F.when(F.col("of") == of, F.col("row")))) for of in (0, 1)
@@ -60,9 +62,16 @@ class CanaryRows:
             keys.unpersist()
 
 
-def _side(rows: DataFrame, key: Sequence[str]) -> DataFrame:
-    """Keys and rows as JSON, in which maps can be compared too."""
-    others = [f"`{name}`" for name in rows.columns if name not in key]
+def _side(rows: DataFrame, key: Sequence[str], order: dict[str, int]) -> DataFrame:
+    """Keys and rows as JSON, in which maps can be compared too.
+
+    Args:
+        rows: of one query.
+        key: the names of the key columns.
+        order: the places of columns in the JSON; other columns come last.
+    """
+    names = sorted(rows.columns, key=lambda name: order.get(name, len(order)))
+    others = [f"`{name}`" for name in names if name not in key]
     return rows.select(
         F.to_json(F.struct(*[f"`{name}`" for name in key]), EXACT_JSON).alias("key"),
         (F.to_json(F.struct(*others), EXACT_JSON) if others else F.lit("{}")).alias("row"),

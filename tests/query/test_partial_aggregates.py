@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from keystate.windows import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    with_window_time,
 )
 
 from tests.contract.aggregated import SCHEMA, at, batch
@@ -155,6 +157,32 @@ def test_the_watermark_goes_on(time: str, stream: Callable[..., Any]) -> None:
         found.append([[tuple(row) for row in rows] for rows in fed.micro_batches(out)])
     assert found[0] == found[1]
     assert any(("a", at(0), at(5000), 4) in rows for rows in found[0])
+
+
+def test_results_of_windows_are_never_late(stream: Callable[..., Any]) -> None:
+    """Wherever the watermark stands in a window before it ends: at its last millisecond, too."""
+    times = [0, 300, 999, 1000, 1999, 2500, 3100, 3998, 4999, 5000, 6998, 6999, 7000, 9999, 10_000]
+    found = []
+    for combine in (None, False):
+        fed = stream(SCHEMA)
+        for t in [*times, 20_000, 40_000]:
+            fed.feed([(key, 1, at(t)) for key in "ab"[: 1 + t % 2]])
+        first = keystate.keyed(fed.source().withWatermark("time", "0 seconds"), "key")
+        counted = first.window(TumblingEventTimeWindows.of(1000)).aggregate(
+            agg.count().alias("n"), combine=combine
+        )
+        out = (
+            keystate.keyed(with_window_time(counted, "at"), "key")
+            .window(TumblingEventTimeWindows.of(5000))
+            .aggregate(agg.sum("n"), combine=combine)
+        )
+        emitted = sorted(tuple(row) for rows in fed.micro_batches(out) for row in rows)
+        found.append([row for row in emitted if row[1] < at(20_000)])
+    assert found[0] == found[1]
+    wanted = Counter((key, t // 5000 * 5000) for t in times for key in "ab"[: 1 + t % 2])
+    assert found[0] == [
+        (key, at(start), at(start + 5000), n) for (key, start), n in sorted(wanted.items())
+    ]
 
 
 def test_columns_whose_names_differ_by_case(spark: Any) -> None:

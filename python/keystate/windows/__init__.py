@@ -46,6 +46,7 @@ from keystate.windows._triggers import (
     TriggerResult,
 )
 from keystate.windows._window import GlobalWindow, TimeWindow, Window
+from keystate.windows._window_time import with_window_time
 from keystate.windows._windowing import WindowedRows
 
 __all__ = [
@@ -88,4 +89,5 @@ __all__ = [
     "WindowedStream",
     "Windows",
     "window",
+    "with_window_time",
 ]

@@ -93,8 +93,8 @@ object Expiry {
   ): Expiry = {
     // Builds that did not note the clock kept watermarks here too; these do not go back.
     val sameClock = properties.get(EventTime).contains("true") == ttl.eventTime
-    val last = properties.get(Time).filter(_ => sameClock)
-    val began = last.fold(time)(last => Math.max(last.toLong, time))
+    val began =
+      properties.get(Time).filter(_ => sameClock).fold(time)(last => Math.max(last.toLong, time))
     if (live) new LiveExpiry(ttl, began) else new Expiry(ttl, began)
   }
 

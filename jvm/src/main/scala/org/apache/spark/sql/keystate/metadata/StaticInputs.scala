@@ -47,9 +47,23 @@ private[keystate] object StaticInputs {
       }
     }
 
-  /** Initial state is for an operator that no query has had yet, others may come to it later. */
   def lacks(input: String, recorded: Seq[StateFamily]): Boolean =
-    in(recorded).exists(read => if (input == Initial) read.isEmpty else !read(input))
+    in(recorded).exists(isUnread(input, _))
+
+  /** Whether an input is still to be read, by what the last micro-batch has noted. Initial state is
+    * for an operator that no query has had yet, others may come to it later.
+    */
+  def isUnread(input: String, noted: Set[String]): Boolean =
+    if (input == Initial) noted.isEmpty else !noted(input)
+
+  /** What a micro-batch notes.
+    *
+    * @param noted
+    *   by the one before
+    * @param input
+    *   what it reads, if it reads a static input
+    */
+  def noting(noted: Set[String], input: Option[String]): Set[String] = noted ++ input + Query
 
   private def in(families: Iterable[StateFamily]): Option[Set[String]] = for {
     family <- families.find(isDefault)
@@ -68,7 +82,7 @@ private[keystate] object StaticInputs {
   def after(default: StateFamily, version: Long, input: Option[String]): Map[String, String] = {
     val before = if (version == 0) Some(Set.empty[String]) else in(Seq(default))
     before.fold(default.properties) { read =>
-      default.properties + (Read -> (read ++ input + Query).toSeq.sorted.mkString(","))
+      default.properties + (Read -> noting(read, input).toSeq.sorted.mkString(","))
     }
   }
 

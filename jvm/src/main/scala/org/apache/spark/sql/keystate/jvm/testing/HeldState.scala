@@ -9,7 +9,8 @@ import org.apache.spark.sql.types.StructType
   * @param batch
   *   the number of that micro-batch
   * @param staticsRead
-  *   the names of the inputs that are no streams and were read
+  *   what is noted of the inputs that are no streams; see
+  *   [[org.apache.spark.sql.keystate.metadata.StaticInputs]]
   * @param watermark
   *   in ms, as is `clock`
   */

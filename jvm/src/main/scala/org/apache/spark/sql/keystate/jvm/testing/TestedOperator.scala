@@ -57,7 +57,7 @@ final class TestedOperator[OUT](
   private var process: KeyedProcess = _
   private var read: OperatorInputs = _
   private var static: Option[RightSide] = None // the input that is a Dataset of a batch
-  private var staticsRead = Set.empty[String] // the names of such inputs that were read
+  private var staticsRead = Set.empty[String] // what is noted of such inputs; see StaticInputs
   private var byWatermark = false
   private var outputs: Seq[(String, ExpressionEncoder.Deserializer[Any])] = _
   private var subtaskOf: Seq[InternalRow => Int] = _
@@ -161,7 +161,7 @@ final class TestedOperator[OUT](
     }
     subtasks.foreach(_.commit())
     batch += 1
-    staticsRead ++= static.map(_.name)
+    staticsRead = StaticInputs.noting(staticsRead, static.map(_.name))
     if (process.spec.states.nonEmpty || process.spec.timers) keyOfStates = Some(keyColumns)
     this.watermark = watermark
     this.clock = clock
@@ -184,16 +184,15 @@ final class TestedOperator[OUT](
     val left = of(process.left, process.rows.order)
     process.other.fold((Seq(left), Option.empty[BroadcastInput])) { other =>
       val right =
-        if (static.forall(readsNow)) of(process.right, other.child.order) else Nil
+        if (static.forall(it => StaticInputs.isUnread(it.name, staticsRead)))
+          of(process.right, other.child.order)
+        else Nil
       if (other.role == RightRole.Broadcast) {
         val rows = new BroadcastInput(other.child.columns, process.right.output, right.toArray)
         (Seq(left), Some(rows))
       } else (OperatorInputs.byIndex(left, right, other.isFirst), None)
     }
   }
-
-  private def readsNow(input: RightSide) =
-    batch == 0 || input.name != StaticInputs.Initial && !staticsRead(input.name)
 
   private def keyColumns =
     SparkStateSchema.keyColumns(DataTypeUtils.fromAttributes(read.keys))

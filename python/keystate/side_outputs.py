@@ -12,6 +12,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from keystate._operators.declared import Operator
 from keystate._spec import MAIN_OUTPUT
+from keystate._types.ddl import quoted
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 
@@ -109,5 +110,5 @@ def _of_kind(kind: type[DataFrame]) -> type[ResultDataFrame]:
 
 
 def _only(df: DataFrame, output: str) -> DataFrame:
-    name = f"`{output.replace('`', '``')}`"
+    name = quoted(output)
     return df.where(df[name].isNotNull()).select(f"{name}.*")

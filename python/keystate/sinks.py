@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from keystate._jvm import bridge
+from keystate._types.ddl import quoted
 from keystate.errors import DeclarationError
 
 
@@ -86,7 +87,7 @@ class TableSink:
                 "sink another batch_column"
             )
         # No rows are written here, so a table is complete or not there.
-        id_column = _quoted(column)
+        id_column = quoted(column)
         session.sql(
             f"CREATE TABLE IF NOT EXISTS {self._table} ({df.schema.toDDL()}, {id_column} BIGINT) "
             f"USING {self._format} PARTITIONED BY ({id_column})"
@@ -99,12 +100,8 @@ class TableSink:
         session.sql(
             f"INSERT OVERWRITE TABLE {self._table} PARTITION ({id_column} = {int(batch_id)}) "
             "SELECT * FROM {rows}",
-            rows=df.select(*map(_quoted, columns)),
+            rows=df.select(*map(quoted, columns)),
         )
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
 
 
 def _text(value: Any) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from keystate._types.ddl import quoted
 from keystate._types.sql_json import EXACT_JSON
 
 #: So many keys that differ are shown.
@@ -71,8 +72,8 @@ def _side(rows: DataFrame, key: Sequence[str], order: dict[str, int]) -> DataFra
         order: the places of columns in the JSON; other columns come last.
     """
     names = sorted(rows.columns, key=lambda name: order.get(name, len(order)))
-    others = [f"`{name}`" for name in names if name not in key]
+    others = [quoted(name) for name in names if name not in key]
     return rows.select(
-        F.to_json(F.struct(*[f"`{name}`" for name in key]), EXACT_JSON).alias("key"),
+        F.to_json(F.struct(*map(quoted, key)), EXACT_JSON).alias("key"),
         (F.to_json(F.struct(*others), EXACT_JSON) if others else F.lit("{}")).alias("row"),
     )

@@ -19,6 +19,7 @@ from keystate._operators.declared import Input
 from keystate._operators.pickling import pickled
 from keystate._operators.schema_rows import SchemaRows
 from keystate._spec import DELAY_KEY, check_columns
+from keystate._types.ddl import quoted
 from keystate._worker.aggregates.declared import ColumnAggregate, accumulator_type
 from keystate._worker.calls.plan import FunctionPlan
 from keystate.errors import DeclarationError
@@ -174,8 +175,3 @@ def free_name(name: str, keys: Sequence[str]) -> str:
 def unmarked(field: T.StructField) -> dict[str, Any]:
     """The metadata of a column, without that of a watermark."""
     return {key: value for key, value in field.metadata.items() if key != DELAY_KEY}
-
-
-def quoted(name: str) -> str:
-    """The name of a column as it is given to a DataFrame."""
-    return f"`{name.replace('`', '``')}`"

@@ -8,7 +8,7 @@ from pyspark.sql import types as T
 
 from keystate._codec import Shape
 from keystate._worker.calls.plan import FunctionPlan
-from keystate._worker.reduction import reduction
+from keystate._worker.reduction import as_given, reduction
 from keystate.functions import KeyedProcessFunction
 from keystate.runtime import RuntimeContext
 from keystate.state import ValueStateDescriptor
@@ -24,7 +24,7 @@ class RollingReduce(KeyedProcessFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._plan.open(runtime_context)
-        self._reduce = reduction(self._plan, self._row_type, self._shape)
+        self._reduce = reduction(self._plan, self._row_type, as_given(self._row_type, self._shape))
         descriptor: ValueStateDescriptor[Any] = ValueStateDescriptor("_reduce", self._row_type)
         self._result = runtime_context.get_state(descriptor)
 

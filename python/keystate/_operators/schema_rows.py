@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from keystate._operators.declared import Operator
 from keystate._spec import DELAY_KEY
+from keystate._types.ddl import quoted
 from keystate.errors import DeclarationError
 
 
@@ -122,7 +123,7 @@ def _check_event_time(field: T.StructField) -> None:
     if isinstance(kind, T.StructType):  # a window
         kind = next((each.dataType for each in kind.fields if each.name == "end"), kind)
     if not isinstance(kind, T.TimestampType):
-        name = f"`{field.name.replace('`', '``')}`"
+        name = quoted(field.name)
         told = f'"{_sql(field.dataType)}"'
         raise AnalysisException(
             f'The event time {name} has the invalid type {told}, but expected "TIMESTAMP".',

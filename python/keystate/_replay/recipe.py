@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from keystate._checkpoint.history import value_of
 from keystate._operators.declared import Operator, Side
 from keystate._spec import DELAY_KEY, resolve_schema
+from keystate._types.ddl import quoted
 from keystate._worker.calls.plan import Style
 from keystate.errors import DeclarationError
 from keystate.functions import TimeDomain
@@ -148,6 +149,4 @@ class Recipe:
 
 
 def _ddl(row_type: T.StructType) -> str:
-    return ", ".join(
-        f"`{f.name.replace('`', '``')}` {f.dataType.simpleString()}" for f in row_type.fields
-    )
+    return ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in row_type.fields)

@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 
 from keystate._operators.declared import Input, Operator, Right, Side
 from keystate._operators.schema_rows import SchemaRows
+from keystate._types.ddl import quoted
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.functions import CheckpointedFunction, CheckpointListener, ListCheckpointed, OutputTag
 from keystate.side_outputs import ResultDataFrame
@@ -96,7 +97,7 @@ def _rows(given: Input, batch: list[Any] | None = None) -> Input:
 
 def _name(df: DataFrame, column: Column, what: str) -> Any:
     name = df.select(column).columns[0]
-    if name not in df.columns or str(column) != str(df[f"`{name.replace('`', '``')}`"]):
+    if name not in df.columns or str(column) != str(df[quoted(name)]):
         raise _cannot(
             f"The {what} {column} is an expression: make a column of it before keystate.keyed(), "
             "and name that."

@@ -1,4 +1,4 @@
-"""Types written as DDL, read without a running Spark."""
+"""Types and names of columns written as DDL, without a running Spark."""
 
 from __future__ import annotations
 
@@ -156,3 +156,8 @@ class _Parser:
             raise ValueError(f"'{self._text}' ends too early")
         self._at += 1
         return self._tokens[self._at - 1]
+
+
+def quoted(name: str) -> str:
+    """The name of a column as SQL and DataFrames take it, whatever it is."""
+    return f"`{name.replace('`', '``')}`"

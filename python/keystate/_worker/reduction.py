@@ -14,14 +14,14 @@ from keystate.errors import OutputTypeError
 
 
 def reduction(
-    plan: FunctionPlan, row_type: T.StructType, shape: Shape | None = None
+    plan: FunctionPlan, row_type: T.StructType, given: Callable[[Any], Any] | None = None
 ) -> Callable[[Any, Any], Any]:
     """What makes a row of two by the plan's function; whether it fits the type is not checked.
 
     Args:
         plan: how the function is called.
         row_type: of the rows.
-        shape: of which class the function is given both; ``None`` if as they are.
+        given: makes of each row what the function is given; ``None`` if as they are.
     """
     call, bare, is_row = plan.call(), len(row_type.fields) == 1, row_test(row_type)
 
@@ -31,13 +31,17 @@ def reduction(
             raise OutputTypeError("reduce() returned None, where it must return a row")
         return (result,) if bare and not is_row(result) else result
 
-    if shape is None:
+    if given is None:
         return reduced
-    given = as_given(row_type, shape)
     return lambda one, other: reduced(given(one), given(other))
 
 
-def as_given(row_type: T.StructType, shape: Shape) -> Callable[[Any], Any]:
-    """What makes an object of the class of a row; a result so far is stored as a Row."""
+def as_given(row_type: T.StructType, shape: Shape | None) -> Callable[[Any], Any] | None:
+    """What makes an object of the class of a row, for a result so far is stored as a Row.
+
+    ``None`` if rows are Rows.
+    """
+    if shape is None:
+        return None
     as_read, cls = codec(row_type, shape).as_read, shape.cls
     return lambda row: row if type(row) is cls else as_read(row)

@@ -95,8 +95,8 @@ class ReduceFold(Fold):
     def open(self, ctx: Any) -> None:
         super().open(ctx)
         self._plan.open(ctx)
-        self._reduce = reduction(self._plan, self._row_type, self._shape)
-        self._given = None if self._shape is None else as_given(self._row_type, self._shape)
+        self._given = as_given(self._row_type, self._shape)
+        self._reduce = reduction(self._plan, self._row_type, self._given)
 
     def close(self) -> None:
         self._plan.close()

@@ -6,6 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from keystate._spec import DELAY_KEY
+from keystate._types.ddl import quoted
 
 
 def with_window_time(results: DataFrame, name: str = "time") -> DataFrame:
@@ -27,5 +28,5 @@ def with_window_time(results: DataFrame, name: str = "time") -> DataFrame:
         A DataFrame with the same columns, and this one as the last.
     """
     time = F.col("window_end") - F.expr("INTERVAL 1 MILLISECOND")
-    others = [f"`{each.replace('`', '``')}`" for each in results.columns if each != name]
+    others = [quoted(each) for each in results.columns if each != name]
     return results.select(*others, time.alias(name, metadata={DELAY_KEY: 0}))

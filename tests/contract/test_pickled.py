@@ -13,7 +13,7 @@ import uuid
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, Flag, IntEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -184,6 +184,16 @@ class Color(Enum):
     RED = 1
 
 
+class Level(IntEnum):
+    LOW = 1
+
+
+class Access(Flag):
+    READ = 1
+    WRITE = 2
+    RUN = 4
+
+
 @dataclass(frozen=True)
 class Point:
     at: tuple[int, int]
@@ -205,6 +215,17 @@ def test_objects_of_permitted_classes() -> None:
     assert back[:2] == basket[:2] and list(back[2]) == list(basket[2])
     assert back[2][Point((1, 2), np.float32(3))].b is back
     assert back.prices.tolist() == [1.5, 2.5]
+
+
+@pytest.mark.parametrize(
+    "member", [Color.RED, Level.LOW, Access.READ, Access.READ | Access.RUN, Access(0)], ids=repr
+)
+def test_members_of_a_permitted_enum(member: Enum) -> None:
+    """All Pythons write them in one way, also 3.11.2, which would pickle a call of getattr."""
+    pickles = Pickles([f"{__name__}.*"])
+    (text,) = pickles.encode([member])
+    assert b"getattr" not in base64.b64decode(text)
+    assert pickles.decode([text]) == [member]
 
 
 def test_attributes_of_a_permitted_class_stay() -> None:
@@ -293,14 +314,14 @@ def test_fuzz() -> None:
                         del data[at + 1 :]
                     case 3:
                         data[at:at] = rng.randbytes(rng.randint(1, 8))
-            began = time.monotonic()
+            began = time.process_time()
             try:
                 decode([base64.b64encode(data).decode()])
             except (CheckpointError, StateTypeError):
                 pass
             except BaseException as e:
                 raise AssertionError(f"seed {seed}: {bytes(data)!r}") from e
-            assert time.monotonic() - began < 20, seed
+            assert time.process_time() - began < 60, seed  # keys of one hash would take days
         seed += 1
 
 

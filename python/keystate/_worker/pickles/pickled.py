@@ -15,6 +15,7 @@ import pickle
 import sys
 import types
 from collections.abc import Iterable
+from enum import Enum
 from typing import Any
 
 from keystate._worker.pickles import plain_data
@@ -146,4 +147,8 @@ class _Pickler(pickle.Pickler):
         self.kinds.add(obj if isinstance(obj, _NAMED) else type(obj))
         if plain_data.is_array(obj):
             return plain_data.decode, (plain_data.encode(obj),)
+        if isinstance(obj, Enum):
+            # By its value in all Pythons. Those from 3.11.0 to 3.11.3 write a call of getattr,
+            # which no checkpoint may make.
+            return type(obj), (obj.value,)
         return NotImplemented

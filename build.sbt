@@ -25,13 +25,12 @@ val sparkVersion = sparks.toMap.getOrElse(
   sys.error(s"SPARK=$sparkLine: the supported ones are ${lines.mkString(", ")}")
 )
 
-/** Whether Spark comes from Maven Central. The other lines' jars are taken from PySpark, which `make
-  * install SPARK=4.3` installs, and Spark's own tests are not there.
+/** The jars of PySpark, which tests in Python need anyway, so Spark is not downloaded a second time. `make
+  * jar SPARK=4.3` installs PySpark before it starts sbt.
   */
-val sparkIsPublished = sparkLine == defaultLine
-
 def installedSpark: Seq[File] = {
-  val venv = file(s".venv-spark$sparkLine").getAbsoluteFile // tests run in another folder
+  val suffix = if (sparkLine == defaultLine) "" else s"-spark$sparkLine"
+  val venv = file(s".venv$suffix").getAbsoluteFile // tests run in another folder
   val jars = (venv / "lib" * "python*" / "site-packages" / "pyspark" / "jars" * "*.jar").get
   if (jars.isEmpty) sys.error(s"PySpark $sparkVersion is not there: make install SPARK=$sparkLine")
   jars
@@ -78,7 +77,7 @@ val sparkModuleOptions = "--add-modules=jdk.incubator.vector" +: Seq(
   * Spark does as for users.
   */
 val withoutCodegen: Seq[String] =
-  if (!sparkIsPublished || sys.env.contains("SLOW")) Nil
+  if (sparkLine != defaultLine || sys.env.contains("SLOW")) Nil
   else Seq("-Dspark.sql.codegen.wholeStage=false")
 
 /** Where tests have their temporary files. It is there as long as sbt runs. */
@@ -219,27 +218,18 @@ lazy val jvm = project
     scmInfo := homepage.value.map(place => ScmInfo(place, s"scm:git:$place.git")),
     pomExtra := <developers><developer><name>The Keystate authors</name></developer></developers>,
     Compile / doc / scalacOptions -= "-Werror",
-    libraryDependencies ++= {
-      if (!sparkIsPublished) Nil
-      else
-        Seq(
-          "org.apache.spark" %% "spark-sql" % sparkVersion % Provided,
-          // Only a Spark Connect server loads what needs it. Spark's other jars are there already.
-          ("org.apache.spark" %% "spark-connect" % sparkVersion % Provided).intransitive()
-        )
-    },
     // Spark's own suites, which a state store provider has to pass.
     libraryDependencies ++=
       versions.get(s"suites$sparkLine").toSeq.flatMap { release =>
         // For a suite of Spark's.
         val mocks = "org.scalatestplus" %% "mockito-5-12" % s"${versions("scalatest")}.0" % Test
         mocks +: Seq("core", "catalyst", "sql").map { module =>
-          val suites = "org.apache.spark" %% s"spark-$module" % release % Test classifier "tests"
-          if (sparkIsPublished) suites else suites.intransitive()
+          ("org.apache.spark" %% s"spark-$module" % release % Test classifier "tests")
+            .intransitive()
         }
       },
     // In the build only: what is unmanaged does not get into the jar.
-    Compile / unmanagedJars ++= { if (sparkIsPublished) Nil else installedSpark.classpath },
+    Compile / unmanagedJars ++= installedSpark.classpath,
     sparkJars := (Compile / managedClasspath).value ++ (Compile / unmanagedJars).value,
     Test / javaOptions ++= sparkModuleOptions ++ withoutCodegen,
     Test / envVars += "SPARK_LOCAL_IP" -> "127.0.0.1",

@@ -47,5 +47,6 @@ setup(
     install_requires=[
         f"pyspark>={line_of(served[0])},<{major}.{minor + 1}",
         f"pyarrow>={versions['pyarrow']}",
+        f"numpy>={versions['numpy']}",
     ],
 )

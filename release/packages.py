@@ -79,7 +79,7 @@ def _of_metadata(release: Release, wheel: str, text: str) -> Iterator[str]:
     releases = sorted(release.sparks.values(), key=lambda name: list(map(int, name.split("."))))
     major, minor = map(int, releases[-1].split(".")[:2])
     required = [f"pyspark<{major}.{minor + 1},>={releases[0].rpartition('.')[0]}"]
-    required.append(f"pyarrow>={release.versions['pyarrow']}")
+    required += [f"{name}>={release.versions[name]}" for name in ("pyarrow", "numpy")]
     for wanted in required:
         if wanted not in (metadata.get_all("Requires-Dist") or []):
             yield f"{wheel} does not require {wanted}"

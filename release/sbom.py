@@ -25,7 +25,7 @@ def write(release: Release) -> None:
     sparks = [_spark(version) for version in release.sparks.values()]
     pypi = [
         _component("pyspark", next(iter(release.sparks.values())), "pypi"),
-        _component("pyarrow", release.versions["pyarrow"], "pypi"),
+        *(_component(name, release.versions[name], "pypi") for name in ("pyarrow", "numpy")),
     ]
     package = _component("keystate", release.version, "pypi")
     package |= {"licenses": _LICENSE, "hashes": [_hash(checksum(release.wheel, "sha256"))]}

@@ -24,6 +24,7 @@ Version: {version}
 Requires-Python: >=3.10
 Requires-Dist: pyspark<{below},>={first}
 Requires-Dist: pyarrow>={pyarrow}
+Requires-Dist: numpy>={numpy}
 
 Text.
 """
@@ -91,6 +92,7 @@ def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Release:
         first=first.rpartition(".")[0],
         below=f"{major}.{int(minor) + 1}",
         pyarrow=made.versions["pyarrow"],
+        numpy=made.versions["numpy"],
     )
     info = {
         f"{top}.dist-info/{name}": ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import pyarrow as pa
@@ -69,7 +68,7 @@ def windows_operator(
     """The operator of a function of windows: of whole messages of rows, where that is the same."""
     operator: Callable[..., KeyedOperator] = WindowsOperator
     one_by_one = plan.dead_letters is not None or control.get(Control.REAL_TIME)
-    if not one_by_one and find_spec("numpy") is not None:
+    if not one_by_one:
         windows = plan.function.by_columns()
         if windows is not None:
             module, name = windows.operator

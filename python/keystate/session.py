@@ -65,8 +65,8 @@ def jar_path() -> str:
     jars = sorted((_PACKAGE / "jars").glob(f"keystate-spark{line}_*.jar"))
     if not jars:
         raise ConfigurationError(
-            f"no jar for Spark {line} in {_PACKAGE / 'jars'}: build it with make jar SPARK={line}, "
-            "or install a wheel",
+            f"no jar for Spark {line} in {_PACKAGE / 'jars'}: in a clone, run make jar "
+            f"SPARK={line} and then pip install ./python once more; else install a wheel",
             code="KEYSTATE_JAR_MISSING",
         )
     return str(jars[-1])

@@ -161,7 +161,9 @@ def test_the_jar_is_that_of_the_installed_spark(
     jars = tmp_path / "jars"
     jars.mkdir()
     (jars / "keystate-spark4.4_2.13-0.1.0.jar").touch()
-    with pytest.raises(ConfigurationError, match=f"make jar SPARK={line}") as error:
+    with pytest.raises(
+        ConfigurationError, match=f"make jar SPARK={line} and then pip install"
+    ) as error:
         keystate.jar_path()
     assert error.value.code == "KEYSTATE_JAR_MISSING"
     for other in ("4.1", "4.2", "4.3"):

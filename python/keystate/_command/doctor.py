@@ -7,6 +7,7 @@ that is stopped and started again with more partitions.
 from __future__ import annotations
 
 import json
+import os
 import platform
 import re
 import sys
@@ -14,6 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import pyarrow
@@ -58,9 +60,8 @@ class Finding:
 
 def python_side() -> Iterator[Finding]:
     """Versions, the jar and Java: all that can be known before a session starts."""
-    compiled = "in Python" if NATIVE is None else "compiled"
     here = (
-        f"Keystate {versions()['keystate']} ({compiled}), PySpark {pyspark.__version__}, "
+        f"Keystate {versions()['keystate']}, PySpark {pyspark.__version__}, "
         f"PyArrow {pyarrow.__version__}, Python {platform.python_version()}"
     )
     try:
@@ -69,7 +70,10 @@ def python_side() -> Iterator[Finding]:
         yield Finding(f"jar: {jar_path()}")
     except KeystateError as e:
         yield Finding(here, str(e))
-    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+    yield compiled()
+    yield numpy()
+    yield from extras()
+    if not _has_lock():
         yield Finding(
             "Python runs without its global lock (free-threaded)",
             "Keystate is not tested so: install the usual build of this Python, or set PYTHON_GIL=1"
@@ -82,20 +86,63 @@ def python_side() -> Iterator[Finding]:
         yield Finding(f"classes of a JVM: {archive}" if archive.exists() else none)
 
 
+def compiled() -> Finding:
+    """Whether what is done for every row is compiled."""
+    if NATIVE is not None:
+        return Finding("what is done for every row is compiled")
+    if os.environ.get("KEYSTATE_NATIVE") == "0" or not _has_lock():
+        return Finding("what is done for every row is done in Python, as was chosen")
+    return Finding(
+        "what is done for every row is done in Python, which works, and is slower. With a C compiler "
+        "and Python's headers (Debian, Ubuntu: apt install gcc python3-dev) this compiles it: "
+        "pip install --force-reinstall --no-deps ./python (or --no-binary keystate keystate)"
+    )
+
+
+def _has_lock() -> bool:
+    has: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+    return has
+
+
+def numpy() -> Finding:
+    """Functions of batches and aggregates of columns compute with it."""
+    try:
+        return Finding(f"NumPy {version('numpy')}")
+    except PackageNotFoundError:
+        return Finding("NumPy is not installed", f"pip install 'numpy>={versions()['numpy']}'")
+
+
+#: Extras of the package: what they are for, and a distribution that each brings.
+_EXTRAS = {
+    "connect": ("sessions of Spark Connect", "grpcio"),
+    "page": ("the charts of keystate report and keystate serve", "plotly"),
+    "tracing": ("keystate.tracing", "opentelemetry-api"),
+}
+
+
+def extras() -> Iterator[Finding]:
+    """What only some features need. None of it has to be there."""
+    for extra, (what, distribution) in _EXTRAS.items():
+        try:
+            yield Finding(f"{what}: {distribution} {version(distribution)}")
+        except PackageNotFoundError:
+            yield Finding(f"{what} would need: pip install 'keystate[{extra}]'")
+
+
 def java() -> Finding:
     """The Java that Spark would start: that of ``JAVA_HOME``, else the first one on the path."""
     try:
         command = found_java()
-        version = re.search(r'version "([^"]*)"', told_version(command))
+        found = re.search(r'version "([^"]*)"', told_version(command))
     except ConfigurationError as e:
         return Finding(f"Java: {e}", f"{_install()}, and let JAVA_HOME be its folder")
-    return _judged(version[1] if version else "unknown", command)
+    return _judged(found[1] if found else "unknown", command)
 
 
-def _judged(version: str, where: str) -> Finding:
+def _judged(release: str, where: str) -> Finding:
     """Whether Spark runs on a Java of this version."""
-    text = f"Java: {version} ({where})"
-    number, *update = map(int, re.findall(r"\d+", f"{version.partition('-')[0]} 0 0 0")[:3])
+    text = f"Java: {release} ({where})"
+    number, *update = map(int, re.findall(r"\d+", f"{release.partition('-')[0]} 0 0 0")[:3])
     if str(number) not in of_line("javas"):
         return Finding(text, f"PySpark {pyspark.__version__} does not run on it: {_install()}")
     if number == _SOUND_JAVA_25[0] and (number, *update) < _SOUND_JAVA_25:
@@ -147,8 +194,8 @@ def settings(spark: SparkSession) -> Iterator[Finding]:
 
 def executor(spark: SparkSession) -> Finding:
     """The Java of an executor, which may be another one than the driver's."""
-    version = "reflect('java.lang.System', 'getProperty', 'java.version') AS version"
-    (found,) = spark.range(1).selectExpr(version).collect()
+    asked = "reflect('java.lang.System', 'getProperty', 'java.version') AS version"
+    (found,) = spark.range(1).selectExpr(asked).collect()
     return _judged(found.version, "of an executor")
 
 

@@ -34,5 +34,5 @@ def test_a_process_that_ends_meanwhile_counts() -> None:
         share = busy(6, parent.pid)
         took = time.perf_counter() - begin
         parent.stdin.close()
-    # All of it but for what was before the first look and after the last one.
-    assert 1 <= share * took <= 2.2
+    # At most all of it. How much of it is done by the end depends on what else the machine does.
+    assert 0 < share * took <= 2.2

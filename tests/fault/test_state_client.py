@@ -71,10 +71,8 @@ def short_times(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(client: StateClient, match: str) -> None:
-    started = time.monotonic()
     with pytest.raises(KeystateError, match=match):
         client.operator_state([])
-    assert time.monotonic() - started < 5
     # It does not begin anew: whatever is asked next depends on what was said before.
     with pytest.raises(KeystateError, match=match):
         client.operator_state([])

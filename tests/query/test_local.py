@@ -91,8 +91,7 @@ def test_commands_start_no_spark(
     checkpoint = str(fed.checkpoint)
     report = tmp_path / "page.html"
 
-    def run(*arguments: str) -> tuple[Any, float]:
-        start = time.monotonic()
+    def run(*arguments: str) -> Any:
         done = subprocess.run(
             [sys.executable, "-m", "keystate", *arguments],
             capture_output=True,
@@ -102,15 +101,13 @@ def test_commands_start_no_spark(
         )
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
-        return json.loads(done.stdout), time.monotonic() - start
+        return json.loads(done.stdout)
 
     # With this no session starts.
     (tmp_path / "spark-defaults.conf").write_text("spark.plugins no.such.Plugin\n")
-    assert run("inspect", checkpoint, "--json")[0] == admin.inspect(checkpoint)
-    found, took = run("get", checkpoint, "value", "7", "--json")
-    assert found == 7
-    assert took < 60  # a second or two, where nothing else runs
-    assert run("report", checkpoint, str(report), "--json")[0] == {"path": str(report)}
+    assert run("inspect", checkpoint, "--json") == admin.inspect(checkpoint)
+    assert run("get", checkpoint, "value", "7", "--json") == 7
+    assert run("report", checkpoint, str(report), "--json") == {"path": str(report)}
     assert report.read_text() == report_of(spark, checkpoint, tmp_path)
     # The first of these commands left its classes for the others.
     assert len(list(cache.glob("classes-*.jsa"))) == 1

@@ -137,7 +137,7 @@ def test_rows_are_processed_while_the_batch_lasts(
     assert batches(query) == 0
     started = time.monotonic()
     query.stop()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60  # the batch lasts ten minutes
 
 
 class AsyncCount(AsyncKeyedProcessFunction):

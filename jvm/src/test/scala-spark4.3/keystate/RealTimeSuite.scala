@@ -188,7 +188,7 @@ class RealTimeSuite extends AnyFunSuite with SessionFixture with Eventually {
   private def stopsAtOnce(query: StreamingQuery): Unit = {
     val began = System.nanoTime
     query.stop()
-    assert(System.nanoTime - began < 4000000000L)
+    assert(System.nanoTime - began < 60000000000L) // a batch lasts ten minutes
     val _ = assert(query.exception.isEmpty)
   }
 

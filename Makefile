@@ -1,9 +1,9 @@
-# make install, then make demo; make quick while you work, make lint test before a commit. Needs
-# JDK 17, 21 or 25, Python 3.10 or newer, and Maven or sbt; make venv quick needs only Python. With
-# SPARK=4.3 or SPARK=4.1 all is done for that version of Spark.
+# make demo and make test do all set-up themselves; make quick while you work, make lint test before
+# a commit. Needs JDK 17, 21 or 25, Python 3.10 or newer, and Maven or sbt; make venv quick needs only
+# Python. With SPARK=4.3 or SPARK=4.1 all is done for that version of Spark.
 SHELL := bash
 .NOTPARALLEL:
-.PHONY: install venv jar jars demo quick test simulate simulate-conversation sanitize lint format bench docs docs-tables dist release-check smoke clean
+.PHONY: install venv jar jars demo quick test fresh simulate simulate-conversation sanitize lint lint-python format bench docs docs-tables dist release-check smoke clean needs-python needs-jdk
 
 VERSIONS := python/keystate/versions.properties
 FACTS := python/keystate/errors.json python/keystate/settings.json
@@ -33,35 +33,46 @@ export PYTHONDONTWRITEBYTECODE =
 # Spark before 4.3 does not support pandas 3.
 pandas := $(if $(filter 4.1 4.2,$(SPARK)),'pandas<3','pandas>=3')
 
-install: jar venv
+install: needs-jdk jar venv
 
 # All that a change in Python needs until it is tested in a query. No sbt, no jar.
 venv: $(VENV)/installed
 
 ifeq ($(PATCH),)
-jar: $(JAR)
+jar: needs-jdk $(JAR)
+	@echo '$(JAR) is the jar. Whoever installed python/ before it was there installs it again: pip install ./python'
 else
 jar:
 	$(MAKE) jar SPARK=$(SPARK)
 endif
 
+# What is missing is said in one line, before anything long begins.
+javas := $(or $(javas$(SPARK)),$(javas))
+pythons := $(or $(pythons$(SPARK)),$(pythons))
+needs-python needs-jdk: needs-%:
+	@PYTHON='$(PYTHON)' SPARK=$(SPARK) javas='$(javas)' pythons='$(pythons)' goals='$(or $(MAKECMDGOALS),install)' \
+	  project/needs.sh $*
+
 # For every supported Spark.
 jars:
 	for line in $(basename $(sparks)); do $(MAKE) jar SPARK=$$line || exit; done
 
-# Directories are prerequisites too: they change when a file goes. Only the default Spark is taken
-# from Maven Central. The others' jars are those of PySpark.
+# Directories are prerequisites too: they change when a file goes. It is compiled against the jars of
+# PySpark, so Spark is downloaded once.
 $(JAR): build.sbt project/plugins.sbt $(VERSIONS) $(FACTS) $(shell find engine/src/main jvm/src/main)
-$(JAR): $(if $(filter-out .venv,$(VENV)),$(VENV)/installed)
+$(JAR): $(VENV)/installed
+	@echo '== The jar, by sbt, which fetches itself and Scala the first time (150 MB): about two minutes'
 	./sbt package
 	rm -rf python/build # or the next wheel would have the older jars in it too
 
 # An environment takes a third of the CPU time that the pip of an older Python takes: the newest one
 # resolves faster, nothing is compiled that nobody imports, and Spark's jars are not compressed again.
-pip_install := $(BIN)/pip install -qq --no-compile
+# In a terminal pip shows how far each download is; elsewhere it names them.
+pip_install := project/pip.sh $(BIN)/pip install --no-compile
 
 # The tests run on the Spark that the jar is built for, not on the newest one it serves.
-$(VENV)/installed: python/pyproject.toml python/setup.py python/keystate/_compiled/native.c $(VERSIONS)
+$(VENV)/installed: python/pyproject.toml python/setup.py python/keystate/_compiled/native.c $(VERSIONS) | needs-python
+	@echo '== PySpark $(spark) and the tools, into $(VENV): 800 MB, about two minutes'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 	$(pip_install) --config-settings=--build-option=--compression=stored pyspark==$(spark)
@@ -81,6 +92,7 @@ $(VENV)/installed-dist: $(VENV)/installed
 	touch $@
 
 demo: install
+	@echo '== A year of flights as a stream, stopped, rescaled and drawn: about three minutes'
 	$(BIN)/python -m examples.flights
 
 define lint_python
@@ -109,57 +121,45 @@ JDK ?=
 ifneq ($(JDK),)
 TEST_JAVA := $(shell tests/jdk.sh $(JDK))
 $(if $(TEST_JAVA),,$(error JDK=$(JDK): there is none, JAVA_HOME_$(JDK)_X64 would name it))
-ON_JDK := JAVA_HOME=$(TEST_JAVA)
 endif
 JDK_SUITES := *KeyGroupStateStoreProviderSuite *ScalaApiSuite
 JDK_TESTS := tests/query/test_doctor.py tests/query/test_local.py tests/rescale/test_rescale.py
 CHOSEN_JDK := tests/query/test_session.py tests/golden
 
-# Files of tests are shared out to this many processes, each with a Spark session of its own, in the
-# order that tests/conftest.py gives them: one more than there are cores in CI, for each waits a third
-# of its time. ONLY is for pytest's -m.
+# In so many processes, each with a Spark session of its own: one more than there are cores in CI, for
+# each waits a third of its time. ONLY is for pytest's -m, in place of all tests.
 WORKERS ?= 3
 ONLY ?=
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(if $(ONLY),-m '$(ONLY)')
 
-ifneq ($(SLOW),)
 SBT_TEST := test
+ifneq ($(SLOW),)
 else ifneq ($(PATCH),)
 SBT_TEST := # they would run with the Spark that the jar is built for
-PYTEST += $(CHOSEN_TESTS)
+TESTS := $(CHOSEN_TESTS)
 else ifneq ($(SPARK),$(DEFAULT))
 SBT_TEST := $(if $(CHOSEN_SUITES),"jvm/testOnly $(CHOSEN_SUITES)")
-PYTEST += $(CHOSEN_TESTS) $(if $(JDK),$(JDK_TESTS))
+TESTS := $(CHOSEN_TESTS) $(if $(JDK),$(JDK_TESTS))
 else ifneq ($(JDK),)
 SBT_TEST := "jvm/testOnly $(JDK_SUITES)"
-PYTEST += $(CHOSEN_JDK) $(JDK_TESTS)
-else
-SBT_TEST := test
+TESTS := $(CHOSEN_JDK) $(JDK_TESTS)
 endif
 
-# Runs both runners, whatever the first one finds, and repeats which tests failed, what else ended with
-# an error, and how each of them closed.
+# Its parts are in tests/__main__.py: what needs no JVM first.
 LOGS := target/spark$(or $(PATCH),$(SPARK))$(if $(JDK),-jdk$(JDK))
 ifneq ($(JDK),)
 test: export KEYSTATE_TEST_JAVA = $(TEST_JAVA)
 endif
 test: export KEYSTATE_TURNS = 1
 test: export KEYSTATE_TEST_CLASSES = $(CURDIR)/$(LOGS)/classes.jsa
-test: install
-	@mkdir -p $(LOGS); set -o pipefail; failed=; \
-	$(if $(SBT_TEST),./sbt $(SBT_TEST),true) | tee $(LOGS)/scalatest.log || failed+=" scalatest"; \
-	rm -f $$KEYSTATE_TEST_CLASSES; \
-	$(ON_JDK) $(BIN)/python -m tests.jvm_archive 2>&1 | tee $(LOGS)/archive.log || failed+=" jvm_archive"; \
-	$(ON_JDK) $(PYTEST) | tee $(LOGS)/pytest.log || failed+=" pytest"; \
-	{ echo "On Spark $(spark)$(if $(JDK), and JDK $(JDK)):"; \
-	  sed -n '/\*\*\* \(FAILED\|ABORTED\) \*\*\*/,+4p; /^\[error\]/p' $(LOGS)/scalatest.log | head -n 200; \
-	  case "$$failed" in *jvm_archive*) tail -n 20 $(LOGS)/archive.log;; esac; \
-	  sed -nE 's/.*succeeded ([0-9]+), failed ([0-9]+), .*ignored ([0-9]+),.*/scalatest: \1 passed, \2 failed, \3 skipped/p' \
-	    $(LOGS)/scalatest.log; \
-	  grep -A 20 'A JVM did not start' $(LOGS)/pytest.log | head -n 60; \
-	  grep -E '^(FAILED|ERROR) ' $(LOGS)/pytest.log | cut -c -300 | head -n 60; tail -n 1 $(LOGS)/pytest.log; \
-	  [ -z "$$failed" ] || echo "Ended with an error:$$failed"; } | tee $(LOGS)/closing.log; \
-	[ -z "$$failed" ]
+test: needs-jdk venv
+	$(BIN)/python -m tests --title 'Spark $(spark)$(if $(JDK), and JDK $(JDK))' --logs $(LOGS) \
+	  --suites '$(SBT_TEST)' --tests '$(TESTS)' --only '$(ONLY)' --workers $(WORKERS) --java '$(TEST_JAVA)'
+
+# All that README says, in a bare Debian root of its own: needs debootstrap and root. ON is its release.
+ON ?= bookworm
+TRY ?=
+fresh:
+	$(PYTHON) -m tests.fresh $(ON) $(TRY)
 
 # The store in a simulated world, by seed (docs/simulation.md): so many seeds, from this one on. With
 # MUTATIONS=all how many seeds it takes to find each fault that is put into the protocol on purpose.
@@ -192,8 +192,10 @@ sanitize: $(VENV)/installed
 	  LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) \
 	  $(BIN)/python -m pytest -p no:cacheprovider $(CHECKED_TESTS)
 
-lint: venv
+lint: needs-jdk venv lint-python
 	./sbt scalafmtSbtCheck scalafmtCheckAll Test/compile
+
+lint-python: venv
 	$(lint_python)
 
 format: $(VENV)/installed

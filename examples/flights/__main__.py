@@ -31,6 +31,14 @@ def main() -> None:
     begin = perf_counter()
     done, total = workspace.committed(), workspace.batches()
     print(f"{total} micro-batches to do." if not done else f"Resuming after {done} of {total}.")
+    half = total // 2
+    if done < half:
+        follow(query.start(spark, workspace), stop_after=half)
+        print(
+            f"Stopped after {half} micro-batches. The query goes on with {arguments.then} "
+            f"partitions in place of {arguments.partitions}; its state stays where it is."
+        )
+    spark.conf.set("spark.sql.shuffle.partitions", arguments.then)
     follow(query.start(spark, workspace))
     print(f"Streamed in {perf_counter() - begin:.0f} s.")
     if arguments.check:
@@ -84,6 +92,7 @@ def parse() -> argparse.Namespace:
     add("--days", type=int, help="only the first DAYS days (the whole year)")
     add("--days-per-file", type=int, default=7, help="days in a micro-batch (%(default)s)")
     add("--partitions", type=int, default=2, help="subtasks of the keyed query (%(default)s)")
+    add("--then", type=int, default=4, help="subtasks after the stop half way (%(default)s)")
     add("--fresh", action="store_true", help="delete what an earlier run left, do not resume it")
     add("--check", action="store_true", help="compare with a batch computation of the same rows")
     add("--no-picture", action="store_true", help="do not draw the picture")

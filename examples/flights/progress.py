@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta, timezone
 
+import keystate
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -12,12 +13,19 @@ _HEADER = f"{'batch':>5}  {'departures to':13}  {'flights':>8}  {'flights/s':>9}
 )
 
 
-def follow(query: StreamingQuery) -> None:
-    """Prints progress until the query ends; raises what it failed with."""
+def follow(query: StreamingQuery, stop_after: int | None = None) -> None:
+    """Prints progress until the query ends; raises what it failed with.
+
+    Args:
+        query: the query.
+        stop_after: stop it once so many micro-batches are committed.
+    """
     print(_HEADER)
     shown = -1
     running = True
     while running:
+        if stop_after is not None and shown + 1 >= stop_after:
+            keystate.stop_at_border(query)
         running = not query.awaitTermination(1)
         for progress in query.recentProgress:
             if progress.batchId > shown and progress.numInputRows:

@@ -91,6 +91,8 @@ class Machine:
         subprocess.run(["git", "clone", "--quiet", "--bare", str(ROOT), str(mirror)], check=True)
         self.run("apt-get update -qq", as_root=True)
         self.run(f"useradd --create-home --home-dir {shlex.quote(self.home)} {USER}", as_root=True)
+        # Git clones no repository of another user.
+        self.run(f"chown -R {USER}:{USER} /srv/keystate.git", as_root=True)
         if "sbt" in self.tries:
             launcher = next((ROOT / "project/target").glob("sbt-launch-*.jar"), None)
             if launcher is None:

@@ -403,6 +403,60 @@ def test_a_row_that_takes_too_long(fn: Any, timeout: Any) -> None:
     assert time.monotonic() - began < 5
 
 
+class Stubborn(Async):
+    """Its calls don't end as they are told to; counts how often a row was tried."""
+
+    def __init__(self, way: str) -> None:
+        self.way = way
+        self.left: list[Any] = []
+
+    async def process_element(self, row: Any, ctx: Any) -> Any:
+        self.count.update(self.count.value() + 1)
+        try:
+            await asyncio.sleep(row.x)
+        except BaseException as e:
+            if self.way == "another error":
+                raise ConnectionError("lost") from e
+            if self.way == "cleans up":
+                await asyncio.sleep(0.001)
+                self.count.update(self.count.value() + 10)
+                raise
+            if self.way == "a fallback":
+                return row.key, "fallback"
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(3)
+            try:
+                self.count.update(99)
+            except StateAccessError as error:
+                self.left.append(error)
+        return row.key, "answer"
+
+    def timeout(self, row: Any, ctx: Any) -> Any:
+        return row.key, f"timeout {self.count.value()}"
+
+
+@pytest.mark.parametrize("retry", [None, FixedDelayRetryStrategy(3, 1)])
+@pytest.mark.parametrize(
+    "way, after", [("another error", 1), ("cleans up", 11), ("a fallback", 1), ("goes on", 1)]
+)
+def test_no_row_outlives_its_timeout(way: str, after: int, retry: Any) -> None:
+    """Whatever a call makes of its cancellation: its outcome comes too late."""
+    began = time.monotonic()
+    rows = [("a", 9), ("b", 0), ("a", 0)]
+    given = told(Stubborn(way), rows, timeout=timedelta(milliseconds=50), retry=retry)
+    assert given == [("a", f"timeout {after}"), ("b", "answer"), ("a", "answer")]
+    # The harness ends what still runs.
+    assert time.monotonic() - began < 2.5
+
+
+def test_a_call_that_goes_on_after_its_timeout_has_no_key() -> None:
+    fn = Stubborn("goes on")
+    with harness(fn, timeout=timedelta(milliseconds=20)) as running:
+        assert running.process(("a", 9)) == [("a", "timeout 1")]
+        running.process(("b", 0))
+    assert running.state("a", "count") == 1
+
+
 def test_without_a_hook_the_query_fails() -> None:
     with pytest.raises(FunctionError, match=r"TimeoutError(.|\n)*key 'a', row Row\(key='a', x=9\)"):
         told(Slow(), [("a", 9)], timeout=timedelta(milliseconds=20))

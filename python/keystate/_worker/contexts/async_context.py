@@ -23,6 +23,7 @@ class Call:
     results: list[Any] = field(default_factory=list)
     journal: list[Any] = field(default_factory=list)
     letter: list[Any] | None = None  # what is written of it if it fails
+    is_late: bool = False  # what comes of it does not count any more
 
     def begin(self) -> None:
         """Makes it the call of this asyncio task, and of tasks that this one starts."""
@@ -31,8 +32,12 @@ class Call:
 
     def end(self) -> None:
         """Ends it, also for tasks that go on."""
-        self.slot = self.row = self.timer = None
+        self.leave()
         _CALL.set(None)
+
+    def leave(self) -> None:
+        """Takes the key from it, in whichever task it goes on."""
+        self.slot = self.row = self.timer = None
 
 
 _CALL: ContextVar[Call | None] = ContextVar("call of a function", default=None)

@@ -8,7 +8,8 @@ little to gain from calls that go on beyond it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,9 @@ from keystate.errors import KeystateError
 #: What a call emitted, as it was then, and what it raised.
 _Outcome = tuple[list[Any], Exception | None]
 
+#: How long a call that took too long may use its key to clean up.
+_CLEAN_UP_SECONDS = 0.1
+
 
 class AsyncOperator(KeyedOperator):
     """A function whose calls are awaited."""
@@ -41,6 +45,8 @@ class AsyncOperator(KeyedOperator):
         self._calls = plan.calls
         self._loop = EventLoop(plan.calls.capacity)
         self._ending = False
+        # Calls that go on after their timeout: a loop keeps no task alive.
+        self._left_behind: set[asyncio.Task[_Outcome]] = set()
         # A plain callable has no hook of its own.
         default = partial(AsyncKeyedProcessFunction.timeout, plan.function)
         self._on_timeout = getattr(plan.function, "timeout", default)
@@ -173,7 +179,12 @@ class AsyncOperator(KeyedOperator):
             return []
 
     async def _process(self, call: Call) -> list[Any]:
-        outcome = await self._in_time(self._attempts(call))
+        seconds = self._calls.timeout
+        outcome: _Outcome | None
+        if seconds is None:
+            outcome = await self._attempts(call)
+        else:
+            outcome = await self._in_time(call, seconds)
         if outcome is None:
             return await _results_of(self._on_timeout(call.row, self._context), self._results.take)
         results, error = outcome
@@ -181,14 +192,39 @@ class AsyncOperator(KeyedOperator):
             raise error
         return results
 
-    async def _in_time(self, attempts: Coroutine[Any, Any, _Outcome]) -> _Outcome | None:
-        """What it returns; ``None`` if that took too long."""
-        if self._calls.timeout is None:
-            return await attempts
+    async def _in_time(self, call: Call, seconds: float) -> _Outcome | None:
+        """The outcome of a call; ``None`` if that took too long.
+
+        Python can only ask a call to end. One that goes on all the same is left behind, without a
+        key: what it makes of its cancellation comes too late.
+        """
+        own = replace(call)
+        task = asyncio.ensure_future(self._attempts_of(own))
         try:
-            return await asyncio.wait_for(attempts, self._calls.timeout)
-        except asyncio.TimeoutError:
-            return None
+            await asyncio.wait([task], timeout=seconds)
+            return task.result() if task.done() else None
+        finally:
+            try:
+                if not task.done():
+                    await self._give_up(own, task)
+            finally:
+                own.leave()
+
+    async def _attempts_of(self, own: Call) -> _Outcome:
+        own.begin()
+        return await self._attempts(own)
+
+    async def _give_up(self, call: Call, task: asyncio.Task[_Outcome]) -> None:
+        call.is_late = True
+        self._left_behind.add(task)
+        task.add_done_callback(self._forget_late)
+        task.cancel()
+        await asyncio.wait([task], timeout=_CLEAN_UP_SECONDS)
+
+    def _forget_late(self, task: asyncio.Task[_Outcome]) -> None:
+        self._left_behind.discard(task)
+        if not task.cancelled():
+            task.exception()  # or asyncio says that nobody looked
 
     async def _attempts(self, call: Call) -> _Outcome:
         """The last attempt's results, or its error: returned, so that no other is taken for it."""
@@ -211,7 +247,7 @@ class AsyncOperator(KeyedOperator):
                 raise
             except Exception as e:
                 error = e
-            if retry is None or not retry.can_retry(attempt):
+            if call.is_late or retry is None or not retry.can_retry(attempt):
                 return results, error
             if not retry.should_retry(emitted, error):
                 return results, error

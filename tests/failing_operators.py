@@ -19,12 +19,16 @@ from keystate import (
     ValueStateDescriptor,
 )
 from keystate.windows import (
+    ContinuousEventTimeTrigger,
+    CountEvictor,
     CountTrigger,
+    DeltaEvictor,
     EventTimeSessionWindows,
     GlobalWindows,
     ProcessWindowFunction,
     PurgingTrigger,
     SlidingEventTimeWindows,
+    TimeEvictor,
     TumblingEventTimeWindows,
 )
 
@@ -158,6 +162,29 @@ WINDOWS: dict[str, Callable[[Callable[..., Any]], Any]] = {
     "sessions": lambda window: window(EventTimeSessionWindows.with_gap(Time.milliseconds(5))),
     "counts": lambda window: window(GlobalWindows.create()).trigger(
         PurgingTrigger.of(CountTrigger.of(3))
+    ),
+}
+
+
+#: Windows whose evictors take rows out; all functions of theirs are called when they fire.
+EVICTING: dict[str, Callable[[Callable[..., Any]], Any]] = {
+    f"{count}, {when}": lambda window, count=count, after=after: (
+        window(GlobalWindows.create())
+        .trigger(CountTrigger.of(2))
+        .evictor(CountEvictor.of(count, after))
+    )
+    for count in (1, 2)
+    for when, after in (("before", False), ("after", True))
+} | {
+    "delta, late": lambda window: (
+        window(SlidingEventTimeWindows.of(Time.milliseconds(20), Time.milliseconds(10)))
+        .allowed_lateness(Time.milliseconds(30))
+        .evictor(DeltaEvictor.of(300, lambda a, b: abs(a.seed - b.seed)))
+    ),
+    "times, sessions": lambda window: (
+        window(EventTimeSessionWindows.with_gap(Time.milliseconds(9)))
+        .trigger(ContinuousEventTimeTrigger.of(Time.milliseconds(4)))
+        .evictor(TimeEvictor.of(Time.milliseconds(7), True))
     ),
 }
 

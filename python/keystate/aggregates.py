@@ -35,7 +35,10 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
 
     @abstractmethod
     def get_result(self, accumulator: ACC) -> OUT:
-        """Returns the result that the accumulator stands for."""
+        """Returns the result that the accumulator stands for.
+
+        ``None`` is no result: a window emits nothing then.
+        """
 
     def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:
         """Returns the accumulator of both; needed only where accumulators are merged."""

@@ -38,7 +38,7 @@ from keystate.testing import KeyedProcessHarness, KeyedTwoInputHarness, rows_of
 from keystate.windows import window
 
 from tests.failing import INPUT, OUTPUT, SIDE, Random, batches_of
-from tests.failing_operators import WINDOWS, AsyncRandom, Sums, Windowed
+from tests.failing_operators import EVICTING, WINDOWS, AsyncRandom, Sums, Windowed
 
 DEAD = OutputTag("dead", keystate.dead_letter_schema(INPUT))
 
@@ -126,12 +126,14 @@ def _compare(cls: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize("aggregates", [True, False])
-@pytest.mark.parametrize("name", WINDOWS)
+@pytest.mark.parametrize("name", [*WINDOWS, *EVICTING])
 def test_windows(name: str, aggregates: bool) -> None:
     """Rows that fail are in no window, and windows that fail emit nothing but a letter."""
+    evicts = name in EVICTING  # then rows are added up when the window fires
 
     def made(skips: bool) -> KeyedProcessHarness:
-        windows, fn = WINDOWS[name](window), Windowed(skips, own_states=name != "sessions")
+        windows = (WINDOWS | EVICTING)[name](window)
+        fn = Windowed(skips, own_states="sessions" not in name)
         rows = (
             windows.aggregate(Sums(skips), "array<long>", fn) if aggregates else windows.process(fn)
         )
@@ -153,13 +155,13 @@ def test_windows(name: str, aggregates: bool) -> None:
         for batch in batches_of(rng):
             watermark += rng.randrange(30)
             fine = [row for row in batch if not row[3]]
-            rows = batch if aggregates else fine
+            rows = batch if aggregates and not evicts else fine
             mine = both[0].process_batch(rows, watermark=watermark)
             assert mine == both[1].process_batch(fine, watermark=watermark)
             assert _seen(both[0]) == _seen(both[1])
         letters += both[0].side_output(DEAD)
     assert {letter.timer is None for letter in letters} >= {False}
-    assert any(letter.row for letter in letters) == aggregates
+    assert any(letter.row for letter in letters) == (aggregates and not evicts)
 
 
 ROW = "k string, v int"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import keystate
 import pytest
 from keystate import (
     AggregateFunction,
@@ -939,6 +940,72 @@ def test_results_without_a_window_function() -> None:
     harness.process(("a", 1, None), 8000)
     assert [row.value for row in harness.advance_watermark(7000)] == [6]
     assert [row.value for row in harness.advance_watermark(9000)] == [1]
+
+
+class Big(Sum):
+    """Only windows with more than one row have a result."""
+
+    def create_accumulator(self) -> Any:
+        return (0, 0)
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        return accumulator[0] + 1, accumulator[1] + value.value
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return a[0] + b[0], a[1] + b[1]
+
+    def get_result(self, accumulator: Any) -> Any:
+        return accumulator[1] if accumulator[0] > 1 else None
+
+
+class OpenedBig(Big):
+    def open(self, ctx: Any) -> None:
+        pass
+
+
+class NoneIsGiven(ProcessWindowFunction):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        for total in elements:
+            yield key, total + 0
+
+
+#: Each way to have windows, of 10 s or as long: with three rows of two keys.
+WITHOUT_RESULT = {
+    "tumbling": window(TUMBLING),
+    "sliding": window(SlidingEventTimeWindows.of(10_000, 10_000)),
+    "late": window(TUMBLING).allowed_lateness(1000),
+    "sessions": window(EventTimeSessionWindows.with_gap(3000)),
+    "dynamic sessions": window(EventTimeSessionWindows.with_dynamic_gap(lambda row: 3000)),
+    "another trigger": window(TUMBLING).trigger(PurgingTrigger.of(EventTimeTrigger.create())),
+    "evictor": window(TUMBLING).evictor(CountEvictor.of(9)),
+    "evictor of all": window(TUMBLING).evictor(CountEvictor.of(1)),
+}
+
+
+@pytest.mark.parametrize("fold", [Big, OpenedBig], ids=["many rows", "one by one"])
+@pytest.mark.parametrize("function", [None, NoneIsGiven()], ids=["alone", "window function"])
+@pytest.mark.parametrize("name", WITHOUT_RESULT)
+@pytest.mark.parametrize("letters", [False, True])
+def test_an_aggregate_without_a_result_emits_nothing(
+    name: str, function: Any, fold: Any, letters: bool
+) -> None:
+    """As in Flink, and as elsewhere: None is no result."""
+    dead = OutputTag("dead", keystate.dead_letter_schema())
+    options: dict[str, Any] = {"on_error": keystate.dead_letters(dead)} if letters else {}
+    harness = KeyedProcessHarness(
+        WITHOUT_RESULT[name].aggregate(fold(), "count long, total long", function),
+        INPUT,
+        "key",
+        "total long" if function is None else "key string, total long",
+        event_time="time",
+        side_outputs=[LATE, dead],
+        **options,
+    )
+    harness.process_batch([("a", 1, at(0)), ("b", 2, at(1000)), ("b", 3, at(2000))])
+    emitted = harness.advance_watermark(20_000)
+    total = (5,) if function is None else ("b", 5)
+    assert emitted == ([] if name == "evictor of all" else [total])
+    assert harness.side_output(dead) == []
 
 
 # -- what is refused -------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from keystate.windows._by_columns import (
     WindowsByColumns,
 )
 from keystate.windows._contents import Contents, Fold, FoldedContents, ListedContents
-from keystate.windows._evictors import Evictor
+from keystate.windows._evictors import Evictor, TimestampedValue
 from keystate.windows._functions import ProcessWindowFunction
 from keystate.windows._merging import MergingContents, MergingWindowSet
 from keystate.windows._open_rows import open_rows
@@ -233,40 +233,51 @@ class AnyWindowsFunction(WindowsFunction):
         if result is TriggerResult.CONTINUE:
             return
         if result.is_fire():
+            gone: list[int] = []
+            fire = partial(self._emit, key, results, gone)
             attempt = self._at.row.attempt
             if attempt is None:
-                self._emit(key, results)
+                fire()
             else:
-                fire = partial(self._emit, key, results)
                 attempt(fire, results, (self._domain, key[0] - 1))
+            if gone:
+                assert isinstance(self._contents, ListedContents)
+                for number in gone:
+                    self._contents.evict(key, number)
         if result.is_purge():
             self._contents.clear(key)
 
-    def _emit(self, key: WindowKey, results: list[Any]) -> None:
+    def _emit(self, key: WindowKey, results: list[Any], gone: list[int]) -> None:
+        """Has the function make results of a window, and notes which rows the evictor took out."""
         contents = self._contents
         if isinstance(contents, FoldedContents):
             accumulator = contents.accumulator(key)
             if accumulator is not None:
-                self._call([contents.fold.result(accumulator)], results)
+                self._call_with(accumulator, results)
             return
         assert isinstance(contents, ListedContents)
         numbered = contents.elements(key)
         if not numbered:
             return
         elements = [element for _, element in numbered]
-        if self._evictor is not None:
-            self._evictor.evict_before(elements, len(elements), window_of(key), self._at)
+        evictor, window = self._evictor, window_of(key)
+        if evictor is None:
+            self._call_with_rows(elements, results)
+            return
+        evictor.evict_before(elements, len(elements), window, self._at)
+        gone[:] = _missing(numbered, elements)
+        try:
+            self._call_with_rows(elements, results)
+        finally:  # where the function fails, it is as if it had emitted nothing
+            evictor.evict_after(elements, len(elements), window, self._at)
+            gone[:] = _missing(numbered, elements)
+
+    def _call_with_rows(self, elements: list[TimestampedValue], results: list[Any]) -> None:
         rows = [element.value for element in elements]
         if self._fold is None:
             self._call(rows, results)
         elif rows:
-            self._call([self._fold.result(self._fold.of(rows))], results)
-        if self._evictor is not None:
-            self._evictor.evict_after(elements, len(elements), window_of(key), self._at)
-            kept = {id(element) for element in elements}
-            for number, element in numbered:
-                if id(element) not in kept:
-                    contents.evict(key, number)
+            self._call_with(self._fold.of(rows), results)
 
     def _remove_late(self, ctx: Any) -> None:
         """Removes windows that are still there only because lateness was longer before."""
@@ -306,3 +317,11 @@ class AnyWindowsFunction(WindowsFunction):
 
     def _is_late(self, window: Window, ctx: Any) -> bool:
         return self.by_event_time and self._cleanup_time(window) <= ctx.late_watermark
+
+
+def _missing(
+    numbered: list[tuple[int, TimestampedValue]], left: list[TimestampedValue]
+) -> list[int]:
+    """The numbers of the rows that are not left."""
+    kept = {id(element) for element in left}
+    return [number for number, element in numbered if id(element) not in kept]

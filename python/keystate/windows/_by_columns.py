@@ -68,7 +68,7 @@ class Folded(WindowsByColumns):
             return
         codec = self.fold.codec
         held = codec.copy(accumulator) if self.lateness and codec.mutable else accumulator
-        self._function.emit(window, [self.fold.result(held)], ctx, results)
+        self._function.emit_result(window, held, ctx, results)
 
 
 class FoldedWindows(Folded):

@@ -92,15 +92,16 @@ class FixedWindowsFunction(WindowsFunction):
         results: list[Any] = []
         clock = ctx.watermark_now() if domain == EVENT_TIME else ctx.current_processing_time()
         until = max(timestamp, clock)
-        windows, result_of, attempt = self._windows, self._contents.fold.result, ctx.attempt
+        windows, attempt = self._windows, ctx.attempt
         gone: dict[WindowKey, None] = {}
         while (first := windows.take_first((1, until + 2))) is not None:
             (is_open, end, start), accumulator = first
             at.window = end, start
             if is_open and attempt is None:
-                self._call([result_of(accumulator)], results)
+                self._call_with(accumulator, results)
             elif is_open:
-                attempt(partial(self._fire, accumulator, results), results, (domain, end - 1))
+                call = partial(self._call_with, accumulator, results)
+                attempt(call, results, (domain, end - 1))
             gone[at.window] = None
             if end - 1 != timestamp:
                 # Not needed any more. Left, it would end windows of the next micro-batch early.
@@ -119,6 +120,3 @@ class FixedWindowsFunction(WindowsFunction):
         """Has the key have a timer for its first window."""
         for _, end, _ in self._windows.keys_from((0, FIRST_TIME, FIRST_TIME), 1):
             register(self._domain, end - 1, ctx)
-
-    def _fire(self, accumulator: Any, results: list[Any]) -> None:
-        self._call([self._contents.fold.result(accumulator)], results)

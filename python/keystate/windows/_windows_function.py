@@ -117,9 +117,23 @@ class WindowsFunction(KeyedProcessFunction):
         return []
 
     def emit(self, window: WindowKey, elements: list[Any], ctx: Any, results: list[Any]) -> None:
-        """Has the function make results of a window's rows, or of its one result."""
+        """Has the function make results of a window's rows."""
         self._at.row, self._at.window = ctx, window
         self._call(elements, results)
+
+    def emit_result(
+        self, window: WindowKey, accumulator: Any, ctx: Any, results: list[Any]
+    ) -> None:
+        """Has the function make results of what a window's rows were added up to."""
+        self._at.row, self._at.window = ctx, window
+        self._call_with(accumulator, results)
+
+    def _call_with(self, accumulator: Any, results: list[Any]) -> None:
+        """Has the function make results of the window's one result; ``None`` is no result."""
+        assert self._fold is not None
+        result = self._fold.result(accumulator)
+        if result is not None:
+            self._call([result], results)
 
     def _call(self, elements: list[Any], results: list[Any]) -> None:
         """Has the function make results of the window's rows, or of its one result."""

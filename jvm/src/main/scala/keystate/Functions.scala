@@ -45,7 +45,7 @@ trait AggregateFunction[IN, ACC, OUT] extends Serializable {
   /** The accumulator with the value, which is not null. It may be `accumulator` itself, changed. */
   def add(value: IN, accumulator: ACC): ACC
 
-  /** The result of what was added. */
+  /** The result of what was added. null is no result: a window emits nothing then. */
   def getResult(accumulator: ACC): OUT
 
   /** Two accumulators as one. It is called when windows are merged, as sessions are. */

@@ -12,8 +12,9 @@ import org.apache.spark.sql.Dataset
 import keystate.stream.WindowedStream
 import keystate.testing.KeyedOneInputStreamOperatorTestHarness
 import keystate.windows.{
-  EventTimeSessionWindows, ProcessWindowFunction, SlidingEventTimeWindows, TumblingEventTimeWindows,
-  Window, WindowAssigner, WindowRuntimeContext
+  CountEvictor, CountTrigger, EventTimeSessionWindows, GlobalWindows, ProcessWindowFunction,
+  SlidingEventTimeWindows, TimeEvictor, TumblingEventTimeWindows, Window, WindowAssigner,
+  WindowRuntimeContext
 }
 
 /** Fails on some elements, when it has taken them. */
@@ -91,8 +92,20 @@ class WindowLettersSuite extends AnyFunSuite with SessionFixture {
       .countWindow(3))
   )
 
+  private val counts = (in: Dataset[Part]) =>
+    assigned(GlobalWindows.create())(in).trigger(CountTrigger.of(2))
+
+  /** Their elements are added up when they fire. */
+  private val evicting = Seq[(String, Dataset[Part] => Any)](
+    "evicting before" -> (counts(_).evictor(CountEvictor.of(5))),
+    "evicting after" -> (counts(_).evictor(CountEvictor.of(1, doEvictAfter = true))),
+    "evicting times after" -> (assigned(SlidingEventTimeWindows.of(ms(20), ms(10)))(_)
+      .allowedLateness(ms(30))
+      .evictor(TimeEvictor.of(ms(7), doEvictAfter = true)))
+  )
+
   for (
-    (name, windows) <- cases; aggregates <- Seq(true, false);
+    (name, windows) <- cases ++ evicting; aggregates <- Seq(true, false);
     backend <- Seq("hashmap") ++ Option.when(name.startsWith("sliding"))("rocksdb")
   )
     test(s"$name, ${if (aggregates) "aggregated" else "listed"}, on $backend") {
@@ -107,6 +120,7 @@ class WindowLettersSuite extends AnyFunSuite with SessionFixture {
         sideOutputs = Seq(dead),
         backend = backend
       )
+      val addsAtOnce = aggregates && !evicting.exists(_._1 == name)
       val letters = (1 to 2).flatMap { seed =>
         val random = new Random(seed)
         val (failing, without) = (harness(skips = false), harness(skips = true))
@@ -121,7 +135,7 @@ class WindowLettersSuite extends AnyFunSuite with SessionFixture {
               )
             }
             val fine = parts.filter(_.number % 7 != 0)
-            val emitted = failing.processBatch(if (aggregates) parts else fine)
+            val emitted = failing.processBatch(if (addsAtOnce) parts else fine)
             assert(emitted == without.processBatch(fine))
             val until = batch * 20L + random.nextInt(20)
             assert(failing.processWatermark(until) == without.processWatermark(until))
@@ -136,7 +150,7 @@ class WindowLettersSuite extends AnyFunSuite with SessionFixture {
         }
       }
       val (rows, fired) = letters.partition(_.row != null)
-      assert(rows.nonEmpty == aggregates && fired.nonEmpty)
+      assert(rows.nonEmpty == addsAtOnce && fired.nonEmpty)
       assert(fired.forall(each => each.timer != null && each.message == "of the window"))
       assert(
         rows.forall(each => each.timer == null && each.message == s"number ${each.row.number}")

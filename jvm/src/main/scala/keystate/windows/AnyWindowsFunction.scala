@@ -178,21 +178,24 @@ private[keystate] final class AnyWindowsFunction(
   }
 
   private def act(result: TriggerResult, key: WindowKey, out: Collector[Any]): Unit = {
-    if (result.isFire) attempt(key)(emit(key, out))
-    if (result.isPurge) contents.clear(key)
-  }
-
-  private def emit(key: WindowKey, out: Collector[Any]): Unit =
-    contents match {
+    if (result.isFire) contents match {
       case folded: FoldedContents =>
-        val accumulator = folded.accumulator(key)
-        if (accumulator != null) call(folded.fold.result(accumulator) :: Nil, out)
+        attempt(key) {
+          val accumulator = folded.accumulator(key)
+          if (accumulator != null) callWith(accumulator, out)
+        }
       case listed: ListedContents =>
         val elements = listed.elements(key)
         if (elements.nonEmpty)
-          evictor.fold(callWith(elements, out))(emitEvicting(_, elements, listed, key, out))
+          evictor match {
+            case None => attempt(key)(callWithAll(elements, out))
+            case Some(own) => emitEvicting(own, elements, listed, key, out)
+          }
     }
+    if (result.isPurge) contents.clear(key)
+  }
 
+  /** Where the function fails, elements are taken out as if it had emitted nothing. */
   private def emitEvicting(
       evictor: Evictor[Any, Window],
       elements: mutable.ArrayBuffer[TimestampedValue[Any]],
@@ -202,14 +205,21 @@ private[keystate] final class AnyWindowsFunction(
   ): Unit = {
     val all = elements.toVector
     val window = key.window
-    evictor.evictBefore(elements, elements.size, window, at)
-    callWith(elements, out)
-    evictor.evictAfter(elements, elements.size, window, at)
-    val kept = elements.iterator.map(_.number).toSet
-    all.foreach(element => if (!kept(element.number)) listed.evict(key, element))
+    var kept = all
+    attempt(key) {
+      evictor.evictBefore(elements, elements.size, window, at)
+      kept = elements.toVector
+      try callWithAll(elements, out)
+      finally {
+        evictor.evictAfter(elements, elements.size, window, at)
+        kept = elements.toVector
+      }
+    }
+    val numbers = kept.iterator.map(_.number).toSet
+    all.foreach(element => if (!numbers(element.number)) listed.evict(key, element))
   }
 
-  private def callWith(
+  private def callWithAll(
       elements: mutable.ArrayBuffer[TimestampedValue[Any]],
       out: Collector[Any]
   ): Unit = fold match {
@@ -217,7 +227,7 @@ private[keystate] final class AnyWindowsFunction(
     case Some(own) =>
       var accumulator: Any = null
       elements.foreach(element => accumulator = own.add(element.value, accumulator))
-      if (accumulator != null) call(own.result(accumulator) :: Nil, out)
+      if (accumulator != null) callWith(accumulator, out)
   }
 
   /** Removes a window with all that it has. */

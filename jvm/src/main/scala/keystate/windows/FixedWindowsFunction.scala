@@ -62,8 +62,7 @@ private[keystate] final class FixedWindowsFunction(
       val key = first.getKey
       at.window = key.window
       val accumulator = first.getValue
-      if (key.open == 1)
-        attempt(key.window)(call(contents.fold.result(accumulator) :: Nil, out))
+      if (key.open == 1) attempt(key.window)(callWith(accumulator, out))
       contents.removeFirst(key)
       gone += at.window
       // Its timer is not needed any more. Left, it would end windows of the next micro-batch early.

@@ -115,6 +115,12 @@ private[keystate] abstract class WindowsFunction private[windows] (
         .apply(at.row.getCurrentKey, at.window.window, elements, out)
   }
 
+  /** Has the function make results of the window's one result; null is no result. */
+  protected def callWith(accumulator: Any, out: Collector[Any]): Unit = {
+    val result = fold.get.result(accumulator)
+    if (result != null) call(result :: Nil, out)
+  }
+
   /** Tells the function that a window is removed. */
   protected def clearFunction(): Unit = function.foreach {
     case own: ProcessWindowFunction[_, _, _, _] =>

@@ -108,6 +108,25 @@ class Length extends WindowFunction[Purchase, (String, Int, Long), String, Globa
   ): Unit = out.collect((key, input.size, input.map(_.value).sum))
 }
 
+/** Only windows with more than one element have a result. */
+class Most extends AggregateFunction[Purchase, Seq[Long], String] {
+  override def createAccumulator(): Seq[Long] = Nil
+  override def add(value: Purchase, accumulator: Seq[Long]): Seq[Long] = accumulator :+ value.value
+  override def getResult(accumulator: Seq[Long]): String =
+    if (accumulator.size > 1) accumulator.max.toString else null
+  override def merge(first: Seq[Long], second: Seq[Long]): Seq[Long] = first ++ second
+}
+
+class Lengths[W <: Window] extends WindowFunction[String, String, String, W] {
+  override def apply(
+      key: String,
+      window: W,
+      input: Iterable[String],
+      out: Collector[String]
+  ): Unit =
+    input.foreach(each => out.collect(s"$each of ${each.length}"))
+}
+
 /** Windows in queries: late rows, restarts with other partitions, both backends, batches. */
 class WindowsSuite extends AnyFunSuite with SessionFixture {
   import spark.implicits._
@@ -195,6 +214,19 @@ class WindowsSuite extends AnyFunSuite with SessionFixture {
     val dropped = operators.flatMap(each => Option(each.customMetrics.get("numLateRecordsDropped")))
     assert(dropped.map(_.longValue).sum == 2)
     assert(operators.map(_.numRowsDroppedByWatermark).sum == 0)
+  }
+
+  test("an aggregate whose result is null emits nothing, and no window function is called") {
+    val data = Seq(bought("a", 1, 3), bought("b", 2, 4), bought("b", 30, 5)).toDS().coalesce(1)
+    def in(windows: Windows) = Seq(windows, windows.evictor(CountEvictor.of(9)))
+    val keyed = data.keyBy(_.key)
+    val made = in(keyed.window(tumbling, "time")) ++ in(keyed.window(sessions, "time")) :+
+      keyed.window(tumbling, "time").allowedLateness(Duration.ofSeconds(5))
+    made.foreach { windows =>
+      assert(windows.aggregate(new Most).collect().toSeq == Seq("30"))
+      val told = windows.aggregate(new Most, new Lengths[TimeWindow])
+      assert(told.collect().toSeq == Seq("30 of 2"))
+    }
   }
 
   test("of a batch, by columns too; count windows") {

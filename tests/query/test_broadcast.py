@@ -20,6 +20,7 @@ from keystate.session import FORMAT_KEY
 from pyspark.errors import PythonException, StreamingQueryException
 
 from tests.drawn import drawn
+from tests.shapes import SHAPES, Shape, shape_name
 
 RULES = MapStateDescriptor("rules", "string", "factor long, note string")
 LOG = MapStateDescriptor("log", "long", "string")
@@ -419,18 +420,22 @@ class Disagrees(Pricing):
         ctx.get_broadcast_state(RULES)[rule.kind] = (self.subtask, None)
 
 
-def test_disagreement_is_found(spark: Any, pair: Any, settings: Callable[..., None]) -> None:
+@pytest.mark.parametrize("shape", SHAPES, ids=shape_name)
+def test_disagreement_is_found(
+    spark: Any, pair: Any, settings: Callable[..., None], shape: Shape
+) -> None:
     settings(**{CHECK: "true"})
     rows, rules = pair()
     rows.feed([(1, "a", 1)])
     rules.feed([("a", 1)])
 
     def build(df: Any) -> Any:
-        return (
+        priced = (
             keystate.keyed(df, "key")
             .connect(keystate.broadcast(source(spark, rules), RULES, LOG))
             .process(Disagrees(), PRICED)
         )
+        return shape(df, priced)
 
     with pytest.raises(
         StreamingQueryException, match=r"'rules'.*subtasks 0 differ from subtasks 1"

@@ -12,6 +12,8 @@ from keystate import KeyedProcessFunction, MapStateDescriptor, ValueStateDescrip
 from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
+from tests.shapes import SHAPES, Shape, shape_name
+
 MAX_ENTRIES = "spark.keystate.state.maxEntries"
 MAX_BYTES = "spark.keystate.state.maxBytes"
 ON_LIMIT = "spark.keystate.state.onLimit"
@@ -52,6 +54,7 @@ def rows(key: str, pages: int, first: int = 0) -> list[tuple[str, int]]:
     return [(key, page) for page in range(first, first + pages)]
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=shape_name)
 @pytest.mark.parametrize(("checkpoint_format", "backend"), [("1", "hashmap"), ("2", "rocksdb")])
 def test_a_state_above_its_limit(
     checkpoint_format: str,
@@ -59,22 +62,27 @@ def test_a_state_above_its_limit(
     spark: Any,
     stream: Callable[..., Any],
     settings: Callable[..., None],
+    shape: Shape,
 ) -> None:
     """The batch fails, again and again, and runs once the limit allows it."""
+
+    def limited(df: Any) -> Any:
+        return shape(df, visits(Limited())(df))
+
     settings(**{ON_LIMIT: "fail", FORMAT_KEY: checkpoint_format, "spark.keystate.backend": backend})
     fed = stream("key string, page long")
     fed.feed([*rows("a", 4), *rows("b", 2)])
-    fed.run(visits(Limited()))
+    fed.run(limited)
     fed.feed(rows("c", 1))
     for _ in range(2):
         with pytest.raises(StreamingQueryException) as raised:
-            fed.run(visits(Limited()))
+            fed.run(limited)
         message = str(raised.value)
         assert "KEYSTATE_STATE_LIMIT" in message and "State 'pages'" in message
         assert "7 of at most 6 entries" in message and "a (4), b (2), c (1)" in message
         assert committed(fed) == [0]
     settings(**{ON_LIMIT: "warn"})
-    assert [tuple(row) for row in fed.run(visits(Limited()))] == [("c", 1)]
+    assert [tuple(row) for row in fed.run(limited)] == [("c", 1)]
     assert committed(fed) == [0, 1]
     told = fed.progress[-1].stateOperators[0].customMetrics
     assert told["keystateLimitUsedPercent"] == 7 * 100 // 6

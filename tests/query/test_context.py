@@ -14,6 +14,7 @@ from keystate import (
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
+    ProcessFunction,
     ReducingStateDescriptor,
     StateAccessError,
     StateTtlConfig,
@@ -28,6 +29,7 @@ from pyspark import cloudpickle
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
+from tests.shapes import SHAPES, Shape, shape_name
 from tests.zones import in_zone
 
 
@@ -61,11 +63,15 @@ REPORT = (
 )
 
 
-def test_runtime_context_empty_batches_and_partitions(stream: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("shape", SHAPES, ids=shape_name)
+def test_runtime_context_empty_batches_and_partitions(
+    stream: Callable[..., Any], shape: Shape
+) -> None:
     def build(df: Any) -> Any:
-        return keystate.keyed(df, "key", max_parallelism=16).process(
+        told = keystate.keyed(df, "key", max_parallelism=16).process(
             Reports(), REPORT, name="reports"
         )
+        return shape(df, told)
 
     fed = stream("key long")
     # A batch without rows, and one whose only row leaves a subtask without any.
@@ -81,6 +87,21 @@ def test_runtime_context_empty_batches_and_partitions(stream: Callable[..., Any]
     assert [row["count"] for row in rows if row.key == 1] == [1, 2, 3]
     # An opened function is one object for all that it counts; a worker can have both subtasks'.
     assert len({(row.subtask, row.place) for row in first}) == len(first)
+
+
+class Places(ProcessFunction):
+    def open(self, ctx: Any) -> None:
+        self.place = ctx.get_index_of_this_subtask(), ctx.get_number_of_parallel_subtasks()
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield self.place
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=shape_name)
+def test_subtasks_of_a_batch_query(spark: Any, shape: Shape) -> None:
+    rows = spark.range(0, 40, 1, 4).select((F.col("id") % 8).alias("key"))
+    found = shape(rows, keystate.stream(rows).process(Places(), "subtask int, of int"))
+    assert {tuple(row) for row in found.collect()} == {(i, 4) for i in range(4)}
 
 
 class InNewYork(KeyedProcessFunction):

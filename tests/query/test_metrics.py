@@ -17,6 +17,8 @@ from keystate import (
 )
 from pyspark.errors import StreamingQueryException
 
+from tests.shapes import SHAPES, Shape, shape_name
+
 RULES = MapStateDescriptor("rules", "long", "long")
 
 
@@ -58,12 +60,13 @@ def of_function(progress: Any) -> dict[str, int]:
     return {name: value for name, value in metrics.items() if name.split(".")[0] in NAMES}
 
 
-def test_counted_once_though_tried_twice(stream: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shape", SHAPES, ids=shape_name)
+def test_counted_once_though_tried_twice(stream: Any, tmp_path: Path, shape: Shape) -> None:
     flag = tmp_path / "flag"
     flag.touch()
     fed = stream("key long")
     fed.feed([(key,) for key in range(10)], [(3,)])
-    fed.run(lambda df: keystate.keyed(df, "key").process(Measured(flag), "key long"))
+    fed.run(lambda df: shape(df, keystate.keyed(df, "key").process(Measured(flag), "key long")))
     assert not flag.exists()
     first, second = map(of_function, fed.progress[:2])
     assert first == {

@@ -25,6 +25,7 @@ from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 from tests.drawn import drawn
+from tests.shapes import SHAPES, Shape, shape_name
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -71,8 +72,9 @@ def buffered(size: int) -> Callable[[Any], Any]:
     return lambda df: keystate.stream(df).process(Buffer(size), schema)
 
 
+@pytest.mark.parametrize("shape", SHAPES, ids=shape_name)
 def test_kept_over_batches_restarts_and_rescales(
-    stream: Any, settings: Any, checkpoint_format: None
+    stream: Any, settings: Any, checkpoint_format: None, shape: Shape
 ) -> None:
     """No element is lost or doubled, however many subtasks there are."""
     fed = stream("x long")
@@ -82,14 +84,14 @@ def test_kept_over_batches_restarts_and_rescales(
         for _ in range(2):
             fed.feed([(x,) for x in range(fed_rows, fed_rows + 7)])
             fed_rows += 7
-        rows = fed.run(buffered(1_000_000))
+        rows = fed.run(lambda df: shape(df, buffered(1_000_000)(df)))
         assert rows == []
     fed.feed([(fed_rows,)])
-    out = fed.run(buffered(1))
+    out = fed.run(lambda df: shape(df, buffered(1)(df)))
     # A subtask empties its buffer at its first row; the others still have theirs.
     for first in range(1, 31, 10):
         fed.feed([(fed_rows + x,) for x in range(first, first + 10)])
-    out += fed.run(buffered(1))
+    out += fed.run(lambda df: shape(df, buffered(1)(df)))
     emitted = Counter(row.x for row in out)
     assert set(emitted.values()) == {1}
     assert set(emitted) == set(range(fed_rows + 31))
@@ -340,16 +342,19 @@ class Counted(ProcessFunction, CheckpointedFunction):
 COUNTED = "subtask int, restored boolean, n double, names array<string>"
 
 
-def test_a_map_that_every_subtask_has(stream: Any, settings: Any, checkpoint_format: None) -> None:
+@pytest.mark.parametrize("shape", SHAPES, ids=shape_name)
+def test_a_map_that_every_subtask_has(
+    stream: Any, settings: Any, checkpoint_format: None, shape: Shape
+) -> None:
+    def counted(df: Any) -> Any:
+        return shape(df, keystate.stream(df).process(Counted(), COUNTED))
+
     fed = stream("x long")
     batches = 0
     for partitions in (2, 5, 5, 1, 3):
         settings(**{PARTITIONS: str(partitions)})
         fed.feed([(x,) for x in range(50)], [(x,) for x in range(50)])
-        found = {
-            (row.subtask, row.restored, row.n, tuple(row.names))
-            for row in fed.run(lambda df: keystate.stream(df).process(Counted(), COUNTED))
-        }
+        found = {(row.subtask, row.restored, row.n, tuple(row.names)) for row in fed.run(counted)}
         expected = set()
         for batch in (batches, batches + 1):
             names = ("batch " + str(batch - 1.0), "batches")[0 if batch else 1 :]

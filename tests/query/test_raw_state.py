@@ -18,6 +18,7 @@ from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 from tests.drawn import drawn
+from tests.shapes import SHAPES, Shape, shape_name
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 BACKEND = "spark.keystate.backend"
@@ -81,14 +82,18 @@ def raw(df: Any) -> Any:
 @pytest.mark.parametrize(
     "checkpoint_format, backend", drawn("raw state", [("1", "hashmap"), ("2", "rocksdb")], 1)
 )
+@pytest.mark.parametrize("shape", SHAPES, ids=shape_name)
 def test_raw_streams_over_rescales(
-    stream: Any, settings: Any, checkpoint_format: str, backend: str
+    stream: Any, settings: Any, checkpoint_format: str, backend: str, shape: Shape
 ) -> None:
     """Keyed ones go with their key group; those of operators are dealt out like a list."""
     settings(**{FORMAT_KEY: checkpoint_format, BACKEND: backend})
     fed = stream("key string, n long, number long")
     keys = [f"k{i}" for i in range(60)]
     numbers = 0
+
+    def shaped(df: Any) -> Any:
+        return shape(df, raw(df))
 
     def feed(n: int) -> None:
         nonlocal numbers
@@ -99,7 +104,7 @@ def test_raw_streams_over_rescales(
         settings(**{PARTITIONS: str(partitions)})
         before = numbers
         feed(1)
-        rows = fed.run(raw)
+        rows = fed.run(shaped)
         assert {row.key: row.n for row in rows} == dict.fromkeys(keys, run + 1)
         assert all(row.subtask == row.group * partitions // 128 for row in rows)
         assert {row.seen for row in rows} == {before}
@@ -111,10 +116,10 @@ def test_raw_streams_over_rescales(
             assert max(sizes) - min(sizes) <= 1
     feed(0)
     feed(1)
-    assert {row.n for row in fed.run(raw)} == {1}
+    assert {row.n for row in fed.run(shaped)} == {1}
     settings(**{PARTITIONS: "2"})
     feed(1)
-    assert {row.n for row in fed.run(raw)} == {2}, "streams that were gone came back"
+    assert {row.n for row in fed.run(shaped)} == {2}, "streams that were gone came back"
 
 
 class Misused(KeyedProcessFunction, CheckpointedFunction):

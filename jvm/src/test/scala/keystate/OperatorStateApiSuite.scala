@@ -4,7 +4,7 @@ import scala.jdk.CollectionConverters._
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import org.apache.spark.sql.Dataset
+import org.apache.spark.sql.{Dataset, Encoder}
 
 import keystate.errors.KeystateException
 
@@ -13,28 +13,40 @@ class OperatorStateApiSuite extends AnyFunSuite with SessionFixture {
 
   private val partitions = "spark.sql.shuffle.partitions"
 
-  test(
-    "no element is lost or doubled over restarts and rescales, and union lists are everybody's"
-  ) {
-    def build(size: Int)(in: Dataset[Long]) = in.stream.process(new Buffer(size))
-    val stream = new Stream[Long]("buffer")
-    var fed = 0L
-    def more(n: Int): Seq[Long] = {
-      fed += n
-      (fed - n) until fed
+  private val shapes = Seq("alone", "second of a union", "before a coalesce")
+
+  /** An operator's result in a plan; in some, Spark's tasks have other numbers than its subtasks. */
+  private def shaped[O: Encoder](shape: String)(in: Dataset[Long], out: Dataset[O]): Dataset[O] =
+    shape match {
+      case "alone" => out
+      case "second of a union" => in.flatMap(_ => Seq.empty[O]).union(out)
+      case "before a coalesce" => out.coalesce(1)
     }
-    for (n <- Seq("1", "3", "1", "4", "3"))
-      withSetting(partitions, n) {
-        // In the second batch an instance goes on with what it has.
-        assert(stream.run(build(1000000))(more(7), more(6)).isEmpty)
+
+  for (shape <- shapes)
+    test(
+      s"no element is lost or doubled over restarts and rescales, and union lists are everybody's, $shape"
+    ) {
+      def build(size: Int)(in: Dataset[Long]) =
+        shaped(shape)(in, in.stream.process(new Buffer(size)))
+      val stream = new Stream[Long](s"buffer ${shapes.indexOf(shape)}")
+      var fed = 0L
+      def more(n: Int): Seq[Long] = {
+        fed += n
+        (fed - n) until fed
       }
-    withSetting(partitions, "2") {
-      val out = stream.run(build(1))(more(40))
-      assert(out.map(_.value).sorted == (0L until fed))
-      assert(out.map(_.subtask).toSet == Set(0, 1))
-      assert(out.forall(emitted => emitted.restored && emitted.seen == 13))
+      for (n <- Seq("1", "3", "1", "4", "3"))
+        withSetting(partitions, n) {
+          // In the second batch an instance goes on with what it has.
+          assert(stream.run(build(1000000))(more(7), more(6)).isEmpty)
+        }
+      withSetting(partitions, "2") {
+        val out = stream.run(build(1))(more(40))
+        assert(out.map(_.value).sorted == (0L until fed))
+        assert(out.map(_.subtask).toSet == Set(0, 1))
+        assert(out.forall(emitted => emitted.restored && emitted.seen == 13))
+      }
     }
-  }
 
   test("the union lists of many subtasks are read once in a process, and not by each of them") {
     val subtasks = 20
@@ -105,19 +117,24 @@ class OperatorStateApiSuite extends AnyFunSuite with SessionFixture {
     }
   }
 
-  test("raw streams over rescales: keyed ones go with their group, others are dealt out") {
-    val stream = new Stream[Long]("raw")
-    val keys = 0L until 40L
-    for ((n, run) <- Seq("1", "3", "2").zipWithIndex)
-      withSetting(partitions, n) {
-        val out = stream.run(_.keyBy(identity).process(new RawCounts))(keys)
-        assert(out.map(row => row.key -> row.n).sorted == keys.map(_ -> (run + 1L)))
-        assert(out.forall(row => row.subtask == row.group * n.toInt / 128))
-        assert(out.forall(_.late == "KEYSTATE_NOT_IN_CALL"))
-        val last = out.groupBy(_.subtask).values.map(_.maxBy(_.parts.size).parts)
-        assert(last.flatten.toSeq.sorted == keys.flatMap(Seq.fill(run + 1)(_)))
-      }
-  }
+  for (shape <- shapes)
+    test(
+      s"raw streams over rescales: keyed ones go with their group, others are dealt out, $shape"
+    ) {
+      val stream = new Stream[Long](s"raw ${shapes.indexOf(shape)}")
+      val keys = 0L until 40L
+      for ((n, run) <- Seq("1", "3", "2").zipWithIndex)
+        withSetting(partitions, n) {
+          val out = stream.run { in =>
+            shaped(shape)(in, in.keyBy(identity).process(new RawCounts))
+          }(keys)
+          assert(out.map(row => row.key -> row.n).sorted == keys.map(_ -> (run + 1L)))
+          assert(out.forall(row => row.subtask == row.group * n.toInt / 128))
+          assert(out.forall(_.late == "KEYSTATE_NOT_IN_CALL"))
+          val last = out.groupBy(_.subtask).values.map(_.maxBy(_.parts.size).parts)
+          assert(last.flatten.toSeq.sorted == keys.flatMap(Seq.fill(run + 1)(_)))
+        }
+    }
 
   test("mistakes of raw state") {
     def failure(write: KeyedStateCheckpointOutputStream => Unit): String = {

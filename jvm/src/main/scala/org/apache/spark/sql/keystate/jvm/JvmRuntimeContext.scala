@@ -180,7 +180,7 @@ private[keystate] final class TaskRuntimeContext(
     }
 
   override def getTaskName: String = TaskRuntimeContext.taskName(context().spec.name)
-  override def getIndexOfThisSubtask: Int = context().task.partitionId()
+  override def getIndexOfThisSubtask: Int = context().index
   override def getNumberOfParallelSubtasks: Int = context().batch.parallelism
   override def getMaxNumberOfParallelSubtasks: Int = context().batch.maxParallelism
   override def getAttemptNumber: Int = context().task.attemptNumber()

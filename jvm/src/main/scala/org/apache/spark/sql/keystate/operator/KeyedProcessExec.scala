@@ -306,7 +306,11 @@ private[keystate] class KeyedProcessExec(
     } else {
       Settings.check(StoreConfig.in(conf))
       val tasks = tasksOf(spec.maxParallelism.getOrElse(record.maxParallelism))
-      inputs().mapPartitions(inputs => tasks.processBatch(inputs.next()))
+      val partitions = inputs()
+      val parallelism = partitions.getNumPartitions
+      partitions.mapPartitionsWithIndexInternal((index, inputs) =>
+        tasks.processBatch(index, parallelism, inputs.next())
+      )
     }
 
   /** For each task one element: the rows of each input. Both children have the same partitions. The

@@ -51,6 +51,10 @@ private[keystate] final case class BatchInfo(
 /** What a task of a keyed operator works on: its states in their backend, and what the function may
   * know about where it runs. For the task's thread only.
   *
+  * @param index
+  *   which of the subtasks it is: the number of its store, in a batch query of its partition. That
+  *   of Spark's task is another one where the plan goes on with a union or a coalesce, and then one
+  *   task can be several subtasks
   * @param lease
   *   the task's lease of the backend
   * @param families
@@ -69,6 +73,7 @@ private[keystate] final case class BatchInfo(
   *   reads the operator state that every subtask had when the micro-batch began
   */
 private[keystate] final class OperatorTaskContext(
+    val index: Int,
     val spec: OperatorSpec,
     val columns: OperatorColumns,
     val batch: BatchInfo,
@@ -115,7 +120,7 @@ private[keystate] final class OperatorTaskContext(
     // A partition of a batch query holds keys of any group.
     val groups =
       if (batch.streaming)
-        KeyGroups.rangeOf(task.partitionId(), batch.parallelism, batch.maxParallelism)
+        KeyGroups.rangeOf(index, batch.parallelism, batch.maxParallelism)
       else KeyGroupRange(0, batch.maxParallelism - 1)
     new RawKeyedState(families(OwnFamilies.RawKeyedName), backend, groups)
   }

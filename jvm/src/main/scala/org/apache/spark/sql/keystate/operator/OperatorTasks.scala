@@ -90,11 +90,11 @@ private[keystate] final class OperatorTasks(
           sweeps.run(run.updated + run.removed)
           task.timers.flatMap(_.next(TimeDomain.PROCESSING_TIME)).foreach(metrics.nextTimer.add)
         }
-        metrics.function.foreach(_.add(task.task.partitionId() -> task.metrics))
-        counter.foreach(it => metrics.keys.get.sample.add(task.task.partitionId() -> it.result))
+        metrics.function.foreach(_.add(task.index -> task.metrics))
+        counter.foreach(it => metrics.keys.get.sample.add(task.index -> it.result))
         metrics.add("commitTimeMs", Utils.timeTakenMs(store.commit())._2)
         metrics.addStore(store)
-        metrics.sizes.foreach(_.add(task.task.partitionId() -> StateSizes.of(own.manifest)))
+        metrics.sizes.foreach(_.add(task.index -> StateSizes.of(own.manifest)))
       }
     )
   }
@@ -139,6 +139,7 @@ private[keystate] final class OperatorTasks(
       f.name -> own.registerFamily(f.name, f.layout, properties).id
     }.toMap
     new OperatorTaskContext(
+      own.id.partitionId,
       spec,
       columns,
       batch(streaming = true, state.info.numPartitions),
@@ -153,8 +154,16 @@ private[keystate] final class OperatorTasks(
     )
   }
 
-  /** Runs a task of a batch query. Its state lives as long as the task. */
-  def processBatch(inputs: Seq[Iterator[InternalRow]]): Iterator[InternalRow] = {
+  /** Runs a subtask of a batch query. Its state lives as long as the task.
+    *
+    * @param index
+    *   which of the operator's `parallelism` partitions it is
+    */
+  def processBatch(
+      index: Int,
+      parallelism: Int,
+      inputs: Seq[Iterator[InternalRow]]
+  ): Iterator[InternalRow] = {
     val backend = new HeapStateBackend(state.maxParallelism)
     spec.families.foreach(backend.register)
     val subtask = new SubtaskScope
@@ -162,15 +171,16 @@ private[keystate] final class OperatorTasks(
     val lease = new BackendLease(
       backend,
       () => (),
-      s"partition ${TaskContext.getPartitionId()}, attempt ${TaskContext.get().attemptNumber()}"
+      s"partition $index, attempt ${TaskContext.get().attemptNumber()}"
     )
     TaskContext.get().addTaskCompletionListener[Unit] { _ =>
       lease.end(): Unit
     }
     val task = new OperatorTaskContext(
+      index,
       spec,
       columns,
-      batch(streaming = false, TaskContext.get().numPartitions()),
+      batch(streaming = false, parallelism),
       lease,
       spec.families.map(family => family.name -> family.id).toMap,
       expiries = Map.empty,
@@ -234,7 +244,7 @@ private[keystate] final class OperatorTasks(
     digests <- metrics.digests
     _ <- task.broadcastInput.filter(_.rows.nonEmpty)
     state <- task.broadcastStates.get.states
-  } digests.add(BroadcastAgreement.Digest(state.spec.name, task.task.partitionId(), state.digest))
+  } digests.add(BroadcastAgreement.Digest(state.spec.name, task.index, state.digest))
 }
 
 private[keystate] object OperatorTasks {

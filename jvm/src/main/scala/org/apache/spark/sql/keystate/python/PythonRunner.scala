@@ -260,7 +260,7 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
   /** What the function's runtime context can tell, as JSON for the control column. */
   private def control(context: OperatorTaskContext): JObject =
     (Protocol.Control.Protocol -> Protocol.Version) ~
-      (Protocol.Control.Subtask -> context.task.partitionId()) ~
+      (Protocol.Control.Subtask -> context.index) ~
       (Protocol.Control.Parallelism -> context.batch.parallelism) ~
       (Protocol.Control.MaxParallelism -> context.batch.maxParallelism) ~
       (Protocol.Control.Attempt -> context.task.attemptNumber()) ~

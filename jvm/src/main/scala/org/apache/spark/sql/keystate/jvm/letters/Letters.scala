@@ -88,7 +88,7 @@ private[keystate] final class Letters(declared: DeclaredLetters, keys: StructTyp
     check("maxInBatch", policy.maxInBatch, failed, letter.traceback)
     check("maxInARow", policy.maxInARow, inARow, letter.traceback)
     letter.copy(id =
-      s"${batch.getOrElse("batch")}-${context.task.partitionId()}-${number(letter, row)}"
+      s"${batch.getOrElse("batch")}-${context.index}-${number(letter, row)}"
     )
   }
 
@@ -123,7 +123,7 @@ private[keystate] final class Letters(declared: DeclaredLetters, keys: StructTyp
     KeystateErrors.tooManyDeadLetters(
       context.spec.name,
       failed,
-      context.task.partitionId(),
+      context.index,
       Option.when(context.batch.streaming)(context.batch.id),
       limit,
       kinds.take(Letters.Named).map { case (name, kind) => kind.told(name) } ++

@@ -70,6 +70,7 @@ private[testing] final class TestedSubtask(index: Int, maxParallelism: Int, back
         families += family.name -> own
       }
       val context = new OperatorTaskContext(
+        index,
         spec,
         columns,
         tasks.batch(streaming = true, parallelism),

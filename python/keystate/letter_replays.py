@@ -85,8 +85,8 @@ def replay_letters(letters: DataFrame, folder: str) -> int:
         new.unpersist()
 
 
-#: An id of which its row is a part: batch, subtask, hash, and number among equal rows.
-_OF_ROW = "^(batch|[0-9]+)-[0-9]+-[0-9a-f]{16}-[0-9]+$"
+#: An id of which its row is a part: batch, hash, and number among equal rows.
+_OF_ROW = "^(batch(-[0-9]+)?|[0-9]+)-[0-9a-f]{16}-[0-9]+$"
 
 
 def _content() -> Column:

@@ -351,11 +351,11 @@ def test_a_row_is_as_it_came() -> None:
         assert [tuple(letter.row) for letter in harness.side_output(OF_ROW)] == [("a", 5)]
 
 
-def test_ids_are_the_same_in_another_order() -> None:
+def test_ids_are_the_same_in_another_order_and_with_other_subtasks() -> None:
     """So a micro-batch that is run again, perhaps in another process, gives the same letters."""
 
-    def letters(rows: list[Any]) -> list[Any]:
-        with _limited() as harness:
+    def letters(rows: list[Any], parallelism: int = 1) -> list[Any]:
+        with _limited(parallelism=parallelism) as harness:
             harness.process_batch(rows)
             return [(tuple(letter.row), letter.id) for letter in harness.side_output(OF_ROW)]
 
@@ -363,7 +363,9 @@ def test_ids_are_the_same_in_another_order() -> None:
     found = letters(rows)
     assert sorted(found) == sorted(letters(rows[::-1])) == sorted(letters(rows[2:] + rows[:2]))
     assert len({number for _, number in found}) == 4
-    assert dict(found)["a", -2] == "0-0-52b5f4d5c61d22a3-1"
+    for parallelism in (2, 3, 7):
+        assert sorted(found) == sorted(letters(rows, parallelism))
+    assert dict(found)["a", -2] == "0-52b5f4d5c61d22a3-1"
 
 
 def test_timers_that_fail_are_gone() -> None:
@@ -394,12 +396,13 @@ def test_timers_that_fail_are_gone() -> None:
     assert (letter.timer_domain, letter.batch) == ("processing_time", 1)
 
 
-def _limited(**limits: Any) -> KeyedProcessHarness:
+def _limited(parallelism: int = 1, **limits: Any) -> KeyedProcessHarness:
     return KeyedProcessHarness(
         _fails,
         ROW,
         "k",
         ROW,
+        parallelism=parallelism,
         side_outputs=[OF_ROW],
         on_error=keystate.dead_letters(OF_ROW, **limits),
     )

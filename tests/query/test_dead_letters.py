@@ -247,10 +247,65 @@ def test_replays_of_runs_in_another_order(spark: Any, tmp_path: Path) -> None:
     assert replayed("equal", [("0-0-1", a), ("0-0-2", a)])[0] == [2]
     assert replayed("none", [(None, a), (None, b), (None, a)], [(None, a)])[0] == [2, 0]
     # With the ids that letters have, each is there once, also if its row is corrected anew.
-    hashes = ("0-0-0123456789abcdef-1", "0-0-0123456789abcdef-2", "0-0-fedcba9876543210-1")
+    hashes = ("0-0123456789abcdef-1", "0-0123456789abcdef-2", "0-fedcba9876543210-1")
     of_rows = list(zip(hashes, (a, a, b)))
     counts, found = replayed("rows", of_rows[::-1] + of_rows, [(hashes[0], b)])
     assert counts == [3, 0] and [row[2] for row in found] == [1, 1, 2]
+
+
+def test_replays_of_a_micro_batch_that_runs_again_with_other_partitions(
+    spark: Any, stream: Any, settings: Callable[..., None], tmp_path: Path
+) -> None:
+    """The sink of the letters is not exactly-once: it has those of both runs."""
+    fed, corrected = stream("key long, value long, at timestamp"), str(tmp_path / "corrected")
+    found: list[Any] = []
+    emitted: list[int] = []
+
+    def run(partitions: int, fails: bool = False) -> None:
+        settings(**{"spark.sql.shuffle.partitions": str(partitions)})
+
+        def write(letters: Any, batch: int) -> None:
+            found.extend(letters.collect())
+            if fails:
+                raise RuntimeError("the sink fails")
+
+        rows = keystate.with_replays(fed.source(), corrected)
+        made = keystate.keyed(rows, "key").process(
+            Keeps(), OUTPUT, on_error=keystate.dead_letters(DEAD)
+        )
+        writer = made.write_outputs(
+            lambda df, batch: emitted.extend(row.key for row in df.collect()), {DEAD: write}
+        )
+        query = writer.option("checkpointLocation", str(fed.checkpoint))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    fed.feed([(key, value, None) for key in range(8) for value in (key, -key - 1, -key - 1)])
+    with pytest.raises(StreamingQueryException, match="the sink fails"):
+        run(2, fails=True)
+    run(3)
+    assert len(found) == 32 and len({letter.id for letter in found}) == 16
+    emitted.clear()
+    row = F.col("row").withField("value", F.lit(100).cast("long"))
+    letters = spark.createDataFrame(
+        [(letter.id, letter.row) for letter in found], f"id string, row struct<{SCHEMA}>"
+    )
+    assert keystate.replay_letters(letters.withColumn("row", row), corrected) == 16
+    run(3)
+    assert sorted(emitted) == sorted([*range(8)] * 2)
+
+
+def test_letters_of_equal_rows_in_several_partitions(spark: Any) -> None:
+    """Without keys they are not brought together in a batch query."""
+
+    def fail(row: Any, ctx: Any) -> Any:
+        raise ValueError
+
+    tag = OutputTag("dead", keystate.dead_letter_schema("id long"))
+    rows = spark.range(0, 12, 1, 4).select((F.col("id") % 2).alias("id"))
+    made = keystate.stream(rows).process(fail, "id long", on_error=keystate.dead_letters(tag))
+    letters = made.side_output(tag)
+    for found in (letters.collect(), letters.coalesce(1).collect()):
+        assert len({letter.id for letter in found}) == 12
 
 
 def test_replays_of_what_does_not_fit(spark: Any, tmp_path: Path) -> None:

@@ -125,14 +125,23 @@ class Letters:
 
     def result(self, letter: list[Any]) -> tuple[Any, Any]:
         """A letter as a result."""
-        batch = "batch" if self._batch is None else self._batch
-        return self._policy.tag, (f"{batch}-{self._subtask}-{self._number(letter)}", *letter)
+        return self._policy.tag, (f"{self._run(letter)}-{self._number(letter)}", *letter)
+
+    def _run(self, letter: list[Any]) -> str:
+        """Equal rows of one key, and equal rows of a stream without keys, are in one subtask.
+
+        In a batch query without keys they may be in several.
+        """
+        if self._batch is not None:
+            return str(self._batch)
+        has_key = letter[0] is not None  # null is a text
+        return "batch" if has_key else f"batch-{self._subtask}"
 
     def _number(self, letter: list[Any]) -> str:
-        """Tells a letter from the others of the task.
+        """Tells a letter from the others.
 
         By its row or timer, and those of equal ones by how many there were. So it is the same when
-        the micro-batch is run again, whatever the order.
+        the micro-batch is run again, whatever the order and the partitions.
         """
         content = hashlib.sha256(repr(letter[:5]).encode("utf-8", "surrogatepass")).digest()[:8]
         count = self._same[content] = self._same.get(content, 0) + 1

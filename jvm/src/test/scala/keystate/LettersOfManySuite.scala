@@ -126,8 +126,16 @@ class LettersOfManySuite extends AnyFunSuite with SessionFixture {
   private def keyed(in: Dataset[Part], letters: DeadLetters[Part] = DeadLetters(dead)) =
     in.withWatermark("time", "0 seconds").keyBy(_.key).onError(letters)
 
-  private def harness(build: Dataset[Part] => Dataset[String], backend: String = "hashmap") =
-    new Harness(build, sideOutputs = Seq(dead, FailingAsync.side), backend = backend)
+  private def harness(
+      build: Dataset[Part] => Dataset[String],
+      backend: String = "hashmap",
+      parallelism: Int = 1
+  ) = new Harness(
+    build,
+    parallelism = parallelism,
+    sideOutputs = Seq(dead, FailingAsync.side),
+    backend = backend
+  )
 
   private def ids(letters: Seq[DeadLetter[Part]]) = letters.map(_.id)
 
@@ -179,10 +187,11 @@ class LettersOfManySuite extends AnyFunSuite with SessionFixture {
     limited.close()
   }
 
-  test("letters have the same ids when the elements come in another order") {
+  test("letters have the same ids in another order of the elements and with other subtasks") {
     val in = Seq(part("a", 3), part("b", 3), part("a", 6), part("a", 3), part("c", 9))
-    def found(elements: Seq[Part]) = {
-      val failing = harness(keyed(_).process(new FailingAsync(skips = false)))
+    def found(elements: Seq[Part], parallelism: Int = 1) = {
+      val fn = new FailingAsync(skips = false)
+      val failing = harness(keyed(_).process(fn), parallelism = parallelism)
       failing.processBatch(elements)
       val letters = failing.getSideOutput(dead)
       failing.close()
@@ -190,6 +199,7 @@ class LettersOfManySuite extends AnyFunSuite with SessionFixture {
     }
     assert(found(in).map(_._2).distinct.size == in.size)
     assert(found(in) == found(in.reverse))
+    for (parallelism <- Seq(2, 3)) assert(found(in) == found(in, parallelism))
   }
 
   test("what all attempts and the timeout did is undone") {

@@ -87,13 +87,16 @@ private[keystate] final class Letters(declared: DeclaredLetters, keys: StructTyp
     errors.getOrElseUpdate(letter.error, new Kind(letter)).count += 1
     check("maxInBatch", policy.maxInBatch, failed, letter.traceback)
     check("maxInARow", policy.maxInARow, inARow, letter.traceback)
-    letter.copy(id =
-      s"${batch.getOrElse("batch")}-${context.index}-${number(letter, row)}"
-    )
+    letter.copy(id = s"${batch.getOrElse(ofBatchQuery)}-${number(letter, row)}")
   }
 
-  /** Tells a letter from the others of the task by its row or timer, and those of equal ones by how
-    * many there were. So it is the same when the micro-batch is run again, whatever the order.
+  /** Equal rows of one key, and equal rows of a stream without keys, are in one subtask. In a batch
+    * query without keys they may be in several.
+    */
+  private def ofBatchQuery = if (keys.nonEmpty) "batch" else s"batch-${context.index}"
+
+  /** Tells a letter from the others by its row or timer, and those of equal ones by how many there
+    * were. So it is the same when the micro-batch is run again, whatever the order and the partitions.
     */
   private def number(letter: DeadLetter[Any], row: Option[(Int, Any, InternalRow)]): String = {
     val around = Seq(letter.key, letter.input, letter.timer, letter.timerDomain).mkString(" ")

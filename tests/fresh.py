@@ -85,8 +85,11 @@ class Machine:
                 there.parent.mkdir(parents=True, exist_ok=True)
                 there.unlink(missing_ok=True)
                 shutil.copyfile(here, there)
-        if "odd" in self.tries:
-            (self.folder / "etc/hosts").write_text("127.0.0.1 localhost\n")
+        # As Debian's installer writes it.
+        hosts = f"127.0.0.1 localhost\n127.0.1.1 {USER}\n"
+        if "odd" not in self.tries:
+            hosts += "::1 localhost ip6-localhost ip6-loopback\n"
+        (self.folder / "etc/hosts").write_text(hosts)
         mirror = self.folder / "srv/keystate.git"
         subprocess.run(["git", "clone", "--quiet", "--bare", str(ROOT), str(mirror)], check=True)
         self.run("apt-get update -qq", as_root=True)
@@ -115,7 +118,7 @@ class Machine:
         # In namespaces of its own, so that no process and no mount outlives it.
         inside = ["chroot", *([] if as_root else [f"--userspec={USER}:{USER}"]), str(self.folder)]
         mounts = (
-            f"mount -t proc proc {self.folder}/proc && mount -t tmpfs -o mode=1777 tmpfs "
+            f"hostname {USER} && mount -t proc proc {self.folder}/proc && mount -t tmpfs -o mode=1777 tmpfs "
             f"{self.folder}/dev/shm && mount --rbind /sys {self.folder}/sys"
         )
         for python in self.pythons():
@@ -124,7 +127,7 @@ class Machine:
         told = [f"{name}={value}" for name, value in environment.items()]
         words = [*inside, "/bin/sh", "-c", f"cd {shlex.quote(folder or '/')} && {command}"]
         whole = f"{mounts} && exec env -i {shlex.join([*told, *words])}"
-        spaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child"]
+        spaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
         self._timed(command, [*spaces, "sh", "-c", whole])
 
     def pythons(self) -> list[str]:

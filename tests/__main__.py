@@ -22,7 +22,8 @@ from pathlib import Path
 SCALA_CLOSING = re.compile(r".*succeeded (\d+), failed (\d+), .*ignored (\d+),.*")
 SCALA_FAULT = re.compile(r"\*\*\* (FAILED|ABORTED) \*\*\*|^\[error\]")
 FAILED_SUITE = re.compile(r"^\[error\] \s*([a-z]\w*(?:\.\w+)*\.[A-Z]\w*Suite)$")
-FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$")
+#: A test's name may have brackets with anything in them.
+FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) ([^\[ ]+(?:\[.*?\](?= - |$))?)(?: - .*)?$")
 SKIPPED = re.compile(r"^SKIPPED \[(\d+)\] (?:[^ ]+?(?::\d+)?: )?(.*)$")
 
 

@@ -118,8 +118,9 @@ class Machine:
         # In namespaces of its own, so that no process and no mount outlives it.
         inside = ["chroot", *([] if as_root else [f"--userspec={USER}:{USER}"]), str(self.folder)]
         mounts = (
-            f"hostname {USER} && mount -t proc proc {self.folder}/proc && mount -t tmpfs -o mode=1777 tmpfs "
-            f"{self.folder}/dev/shm && mount --rbind /sys {self.folder}/sys"
+            f"hostname {USER} && mount -t proc proc {self.folder}/proc && "
+            f"mount -t tmpfs -o mode=1777 tmpfs {self.folder}/dev/shm && "
+            f"mount --rbind /sys {self.folder}/sys"
         )
         for python in self.pythons():
             place = f"{self.folder}{python}"

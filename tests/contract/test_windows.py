@@ -1042,6 +1042,42 @@ class SortedInWindow(Total):
         ctx.window_state().get_sorted_map_state(SortedMapStateDescriptor("x", "long", "long"))
 
 
+class CountsToo(Trigger):
+    """Has a state with the name of that of a CountTrigger, which it asks."""
+
+    def __init__(self, opens: bool) -> None:
+        self.inner = CountTrigger.of(2)
+        self.opens = opens
+        self.count = ValueStateDescriptor("count", "long")
+
+    def open(self, ctx: Any) -> None:
+        self.inner.open(ctx)
+        if self.opens:
+            ctx.get_state(self.count)
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
+        ctx.get_partitioned_state(self.count).update(1)
+        return self.inner.on_element(element, timestamp, window, ctx)
+
+    def on_event_time(self, time: int, window: Any, ctx: Any) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Any) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def clear(self, window: Any, ctx: Any) -> None: ...
+
+
+class TwoKinds(Total):
+    def __init__(self, of_window: bool) -> None:
+        self.of_window = of_window
+
+    def open(self, ctx: Any) -> None:
+        states = ctx.window_state() if self.of_window else ctx.global_state()
+        states.get_state(ValueStateDescriptor("x", "long"))
+        states.get_list_state(ListStateDescriptor("x", "long"))
+
+
 SESSIONS = EventTimeSessionWindows.with_gap(1000)
 
 
@@ -1065,6 +1101,23 @@ SESSIONS = EventTimeSessionWindows.with_gap(1000)
         (
             lambda: harness_of(window(SESSIONS).process(WindowStateOfSessions())),
             r"a window has no state of its own: use global_state\(\)",
+        ),
+        (
+            lambda: harness_of(window(TUMBLING).trigger(CountsToo(True)).process(Total())),
+            "'count', one by a ReducingStateDescriptor and one by a ValueStateDescriptor: give one",
+        ),
+        (
+            lambda: harness_of(window(TUMBLING).trigger(CountsToo(False)).process(Total())).process(
+                ("a", 1, at(0))
+            ),
+            "'count', one by a ReducingStateDescriptor and one by a ValueStateDescriptor: give one",
+        ),
+        *(
+            (
+                lambda of=of_window: harness_of(window(TUMBLING).process(TwoKinds(of))),
+                "'x', one by a ValueStateDescriptor and one by a ListStateDescriptor: give one",
+            )
+            for of_window in (True, False)
         ),
         (
             lambda: harness_of(window(TUMBLING).process(SortedInWindow())),

@@ -10,7 +10,7 @@ from keystate.metrics import MetricGroup
 from keystate.runtime import KeyedStateStore, RuntimeContext
 from keystate.state import StateDescriptor
 from keystate.windows._functions import WindowRuntimeContext
-from keystate.windows._states import WindowCursor, WindowStates
+from keystate.windows._states import NamedStates, WindowCursor, WindowStates
 from keystate.windows._timers import EVENT_TIME, FOR_TRIGGER, PROCESSING_TIME, WindowTimers
 from keystate.windows._window import Window, WindowKey, window_of
 
@@ -91,7 +91,7 @@ class FunctionContext(WindowRuntimeContext):
         self._runtime = runtime
         self._subtask = runtime._subtask
         self._merging = merging
-        self._states: dict[str, Any] = {}
+        self._states = NamedStates()
         self._of_window = WindowStates(runtime, cursor, "window-state")
 
     def window_state(self) -> KeyedStateStore:
@@ -109,9 +109,11 @@ class FunctionContext(WindowRuntimeContext):
         return not self._of_window.is_empty()
 
     def _provide(self, descriptor: StateDescriptor) -> Any:
-        if descriptor.name not in self._states:
-            self._states[descriptor.name] = self._runtime._provide(descriptor)
-        return self._states[descriptor.name]
+        state = self._states.find(descriptor)
+        if state is None:
+            state = self._runtime._provide(descriptor)
+            self._states[descriptor.name] = descriptor, state
+        return state
 
     def get_key_group(self, key: Any) -> int:
         return self._runtime.get_key_group(key)

@@ -236,6 +236,27 @@ _CLASSES: dict[type[StateDescriptor], Any] = {
 }
 
 
+class NamedStates(dict[str, tuple[StateDescriptor, Any]]):
+    """States that are had again by their descriptors' names."""
+
+    def find(self, descriptor: StateDescriptor) -> Any:
+        """The state of a descriptor; ``None`` if there is none.
+
+        Raises:
+            DeclarationError: there is one of this name, of another kind.
+        """
+        known = self.get(descriptor.name)
+        if known is None:
+            return None
+        first, state = known
+        if type(first) is not type(descriptor):
+            raise DeclarationError(
+                f"two states are named '{descriptor.name}', one by a {type(first).__name__} and "
+                f"one by a {type(descriptor).__name__}: give one of them another name"
+            )
+        return state
+
+
 class WindowStates(KeyedStateStore):
     """Gives states of a key and a window. What was got once is had again by its descriptor.
 
@@ -249,19 +270,21 @@ class WindowStates(KeyedStateStore):
         self._store = store
         self._cursor = cursor
         self._prefix = prefix
-        self._states: dict[str, Any] = {}
+        self._states = NamedStates()
 
     def is_empty(self) -> bool:
         """Whether no state was asked for."""
         return not self._states
 
     def find(self, descriptor: StateDescriptor) -> Any:
-        """The state of a descriptor."""
-        state = self._states.get(descriptor.name)
-        return self._provide(descriptor) if state is None else state
+        """The state of a descriptor; triggers ask with each row."""
+        known = self._states.get(descriptor.name)
+        if known is not None and type(known[0]) is type(descriptor):
+            return known[1]
+        return self._provide(descriptor)
 
     def _provide(self, descriptor: StateDescriptor) -> Any:
-        known = self._states.get(descriptor.name)
+        known = self._states.find(descriptor)
         if known is not None:
             return known
         cls = next((c for base, c in _CLASSES.items() if isinstance(descriptor, base)), None)
@@ -272,7 +295,7 @@ class WindowStates(KeyedStateStore):
             )
         entries = self._store.get_sorted_map_state(self._entries_of(descriptor))
         state = cls(entries, self._cursor, descriptor)
-        self._states[descriptor.name] = state
+        self._states[descriptor.name] = descriptor, state
         return state
 
     def _entries_of(self, descriptor: StateDescriptor) -> SortedMapStateDescriptor[Any, Any]:

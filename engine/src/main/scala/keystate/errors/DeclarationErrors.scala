@@ -79,6 +79,11 @@ private[errors] trait DeclarationErrors {
       "begin or end with white space."
   )
 
+  def twoKinds(name: String, one: Class[_], other: Class[_]): KeystateException = declaration(
+    s"Two states are named '$name', one by a ${one.getSimpleName} and one by a " +
+      s"${other.getSimpleName}: give one of them another name."
+  )
+
   def twoStates(name: String): KeystateException =
     Declaration.error(s"Two states are named '$name'.")
 

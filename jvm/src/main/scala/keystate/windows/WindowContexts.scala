@@ -1,7 +1,5 @@
 package keystate.windows
 
-import scala.collection.mutable
-
 import keystate.errors.KeystateErrors
 import keystate.{
   KeyedStateStore, MetricGroup, OutputTag, ProcessContext, RuntimeContext, State, StateDescriptor,
@@ -81,7 +79,7 @@ private[windows] final class FunctionStates(
     cursor: WindowCursor,
     merging: Boolean
 ) extends WindowRuntimeContext {
-  private val states = mutable.HashMap.empty[String, State]
+  private val states = new NamedStates[State]
   private val ofWindow = new WindowStates(runtime, cursor, "window-state")
 
   override def windowState: KeyedStateStore =
@@ -97,7 +95,7 @@ private[windows] final class FunctionStates(
   def hasWindowStates: Boolean = !ofWindow.isEmpty
 
   override protected[keystate] def provide[S <: State](descriptor: StateDescriptor[S]): S =
-    states.getOrElseUpdate(descriptor.name, runtime.provide(descriptor)).asInstanceOf[S]
+    states.get(descriptor)(runtime.provide(descriptor)).asInstanceOf[S]
 
   override def getTaskName: String = runtime.getTaskName
   override def getIndexOfThisSubtask: Int = runtime.getIndexOfThisSubtask

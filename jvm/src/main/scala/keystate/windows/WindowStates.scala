@@ -19,6 +19,21 @@ private[windows] trait WindowCursor {
 /** A key of a map of a window; `key` is of the user's type. */
 private[keystate] final case class WindowMapKey(end: Long, start: Long, key: Any)
 
+/** States that are had again by their descriptors' names. */
+private[windows] final class NamedStates[S] {
+  private val known = mutable.HashMap.empty[String, (AnyRef, S)]
+
+  def isEmpty: Boolean = known.isEmpty
+
+  /** A state; it is made if there is none of this name. One of another kind is an error. */
+  def get(descriptor: StateDescriptor[_])(make: => S): S = {
+    val (first, state) = known.getOrElseUpdate(descriptor.name, (descriptor, make))
+    if (first.getClass ne descriptor.getClass)
+      throw KeystateErrors.twoKinds(descriptor.name, first.getClass, descriptor.getClass)
+    state
+  }
+}
+
 /** Gives states of a key and a window, made of sorted maps of the key: an entry for each window.
   * What was got once is had again by its descriptor.
   *
@@ -32,19 +47,17 @@ private[windows] final class WindowStates(
     cursor: WindowCursor,
     prefix: String
 ) extends KeyedStateStore {
-  private val states = mutable.HashMap.empty[String, OfWindow]
+  private val states = new NamedStates[OfWindow]
 
   /** Whether no state was asked for. */
   def isEmpty: Boolean = states.isEmpty
 
   /** Merges what windows have in a state into what the window at hand has. */
-  def merge(descriptor: StateDescriptor[_ <: State], sources: Iterable[WindowKey]): Unit = {
-    provide(descriptor)
-    states(descriptor.name).merge(cursor.window, sources)
-  }
+  def merge(descriptor: StateDescriptor[_ <: State], sources: Iterable[WindowKey]): Unit =
+    states.get(descriptor)(make(descriptor)).merge(cursor.window, sources)
 
   override protected[keystate] def provide[S <: State](descriptor: StateDescriptor[S]): S =
-    states.getOrElseUpdate(descriptor.name, make(descriptor)).asInstanceOf[S]
+    states.get(descriptor)(make(descriptor)).asInstanceOf[S]
 
   private def make(descriptor: StateDescriptor[_]): OfWindow = descriptor match {
     case value: ValueStateDescriptor[_] =>

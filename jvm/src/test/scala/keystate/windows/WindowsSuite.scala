@@ -325,6 +325,18 @@ class WindowsSuite extends AnyFunSuite with SessionFixture {
         override def canMerge: Boolean = false
       })
     assert(message(reduced(unmerged)).contains("has no onMerge"))
+    // Its own, and that of a CountTrigger that it asks.
+    val sharing = data
+      .window(tumbling, "time")
+      .trigger(new FirstThenLast {
+        override def open(states: KeyedStateStore): Unit = {
+          states.getReducingState(ReducingStateDescriptor[Long]("seen", (_: Long) + (_: Long)))
+          super.open(states)
+        }
+      })
+    assert(
+      message(reduced(sharing)).contains("'seen', one by a ReducingStateDescriptor and one by")
+    )
     val stateOfSessions = data.window(sessions, "time").process(_: Counting)
     assert(message(stateOfSessions(new Counting)).contains("use globalState"))
   }

@@ -20,6 +20,7 @@ from keystate import (
     BYTEWISE,
     DESCENDING,
     NATURAL,
+    AsyncKeyedProcessFunction,
     CheckpointError,
     CoFlatMapFunction,
     DeclarationError,
@@ -42,7 +43,9 @@ from keystate import (
     TimeDomain,
     ValueStateDescriptor,
 )
+from keystate._worker.contexts.row_context import RowContext
 from keystate.testing import KeyedProcessHarness, KeyedTwoInputHarness, rows_of
+from keystate.windows import CountTrigger, GlobalWindows, ProcessWindowFunction, window
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column
 from pyspark.sql import types as T
@@ -620,6 +623,61 @@ def test_a_close_that_fails_on_the_driver() -> None:
 
     with pytest.raises(DeclarationError, match=r"close\(\) failed on the driver.*no such conn"):
         KeyedProcessHarness(Closes(), "key long", "key", "key long")
+
+
+@pytest.mark.parametrize("method", ["open", "close"])
+def test_a_state_that_is_used_where_there_is_no_key(method: str) -> None:
+    class Early(KeyedProcessFunction):
+        def open(self, ctx: Any) -> None:
+            self.count = ctx.get_state(ValueStateDescriptor("count", "long"))
+            if method == "open":
+                self.count.value()
+
+        def process_element(self, row: Any, ctx: Any) -> None: ...
+
+        def close(self) -> None:
+            if method == "close":
+                self.count.value()
+
+    told = rf"{method}\(\) failed on the driver.*state 'count' was used in {method}\(\)"
+    with pytest.raises(DeclarationError, match=told):
+        KeyedProcessHarness(Early(), "key long", "key", "key long")
+
+
+class AsksLate(KeyedProcessFunction):
+    def process_element(self, row: Any, ctx: Any) -> None:
+        ctx.get_map_state(MapStateDescriptor("seen", "long", "long"))
+
+
+class AsksLateAsync(AsyncKeyedProcessFunction):
+    async def process_element(self, row: Any, ctx: Any) -> None:
+        ctx.get_map_state(MapStateDescriptor("seen", "long", "long"))
+
+
+class AsksLateInWindows(ProcessWindowFunction):
+    def process(self, key: Any, context: Any, elements: Any) -> None:
+        context.get_map_state(MapStateDescriptor("seen", "long", "long"))
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        AsksLate(),
+        AsksLateAsync(),
+        window(GlobalWindows.create()).trigger(CountTrigger.of(1)).process(AsksLateInWindows()),
+        lambda row, ctx: ctx.get_map_state(MapStateDescriptor("seen", "long", "long")),
+    ],
+)
+def test_a_state_that_is_asked_for_with_a_row(fn: Any) -> None:
+    """The first mistake of who comes from transformWithState."""
+    told = r"ctx.get_map_state\(...\) is for open\(self, ctx\).*and use self.state here"
+    harness = KeyedProcessHarness(fn, "key long", "key", "key long")
+    with harness, pytest.raises(FunctionError, match=told):
+        harness.process((1,))
+    context = RowContext()
+    assert not hasattr(context, "get_state") and not hasattr(context, "anything")
+    with pytest.raises(AttributeError, match="no attribute 'anything'"):
+        context.anything  # noqa: B018
 
 
 def test_a_long_error_is_cut() -> None:

@@ -51,8 +51,10 @@ def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], DeclaredSta
     finish: Callable[[Any], None] = (lambda _: None) if loop is None else loop.finish
     try:
         with _called_once("open", "to learn its states"):
+            context.method = "open"
             finish(plan.open(context))
         with _called_once("close", "after open() told its states", as_it_is=()):
+            context.method = "close"
             finish(plan.close())
     finally:
         if loop is not None:
@@ -136,6 +138,7 @@ class _DiscoveryContext(RuntimeContext):
     def __init__(self) -> None:
         self.has_metrics = False
         self.states: dict[str, StateSpec] = {}
+        self.method = "initialize_state"  # which is called
 
     def _provide(self, descriptor: StateDescriptor) -> Any:
         if descriptor.name in self.states:
@@ -144,7 +147,7 @@ class _DiscoveryContext(RuntimeContext):
                 "of its own"
             )
         self.states[descriptor.name] = resolve_state(descriptor)
-        return _DeclaredState(descriptor.name)
+        return _DeclaredState(descriptor.name, self)
 
     def get_key_group(self, key: Any) -> int:
         return 0
@@ -157,12 +160,14 @@ class _DiscoveryContext(RuntimeContext):
 class _DeclaredState:
     """A state that has no key yet, and so can't be used."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, context: _DiscoveryContext) -> None:
         self._name = name
+        self._context = context
 
     def __getattr__(self, method: str) -> Any:
         if method.startswith("__"):
             raise AttributeError(method)
         raise StateAccessError(
-            f"state '{self._name}' was used in open(), where no key is being processed"
+            f"state '{self._name}' was used in {self._context.method}(), where no key is being "
+            "processed"
         )

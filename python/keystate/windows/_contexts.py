@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from keystate._worker.contexts.asked_in_open import AskedInOpen
 from keystate.errors import DeclarationError
 from keystate.metrics import MetricGroup
 from keystate.runtime import KeyedStateStore, RuntimeContext
@@ -62,7 +63,7 @@ class WindowCallContext(WindowCursor):
         self.trigger_states.find(state_descriptor).merge(self.window, self.merged)
 
 
-class WorkerWindowContext:
+class WorkerWindowContext(AskedInOpen):
     """What a ProcessWindowFunction is told."""
 
     def __init__(self, at: WindowCallContext) -> None:

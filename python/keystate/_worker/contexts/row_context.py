@@ -10,6 +10,7 @@ from pyspark.sql import types as T
 
 from keystate._compiled import Cursor
 from keystate._protocol import Control
+from keystate._worker.contexts.asked_in_open import AskedInOpen
 from keystate._worker.messages.state_client import StateClient, open_client
 from keystate._worker.state.timers import WorkerTimers
 from keystate.errors import DeclarationError, StateAccessError
@@ -17,7 +18,7 @@ from keystate.functions import TimeDomain
 from keystate.runtime import NOT_KEYED
 
 
-class RowContext(Cursor):
+class RowContext(Cursor, AskedInOpen):
     """The context of the row being processed. States look up the current slot here."""
 
     def __init__(self) -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from keystate._codec import Codec, Misfit
 from keystate._protocol import Part, broadcast_column
 from keystate._spec import DELAY_KEY, StateSpec
+from keystate._worker.contexts.asked_in_open import AskedInOpen
 from keystate._worker.contexts.row_context import (
     PlainRowContext,
     RowContext,
@@ -115,7 +116,7 @@ class WorkerBroadcastState(MapCopy):
         return encode_all(codec, values, blame)
 
 
-class BroadcastElementContext:
+class BroadcastElementContext(AskedInOpen):
     """The context of the broadcast element being processed."""
 
     def __init__(self, rows: RowContext, row_type: T.StructType) -> None:

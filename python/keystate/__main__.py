@@ -27,6 +27,7 @@ from keystate._checkpoint.lookup import Target, key_from_text, map_key_from_text
 from keystate._command import backups, demo, doctor, elastic_demo, history, warm_up
 from keystate._command.progress import progress
 from keystate._command.serve import StateServer
+from keystate._counted import counted
 from keystate._jvm import local
 from keystate._page import tables, text
 from keystate._types.plain import to_json
@@ -38,7 +39,28 @@ _READERS = ("inspect", "forget", "get", "history", "serve", "verify", "diff", "r
 _CHECKPOINTS = ("checkpoint", "before", "after")
 
 
+#: The exit code of a program that a signal ends because nobody reads what it writes.
+_NOBODY_READS = 128 + 13
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command, also one whose output goes to ``head``.
+
+    Returns:
+        The exit code; see :func:`_main`.
+    """
+    try:
+        try:
+            return _main(arguments)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Python writes what is left when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _NOBODY_READS
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     """Runs a command.
 
     Returns:
@@ -55,6 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with given.opens(given) as session:
             code: int = given.run(session, given)
+    except BrokenPipeError:
+        raise
     except (KeystateError, PySparkException, Py4JError, ValueError, OSError) as error:
         print(f"keystate: {_reason(error, given.conf)}", file=sys.stderr)
         code = 2
@@ -368,7 +392,7 @@ def _diff(spark: SparkSession, given: argparse.Namespace) -> int:
 def _rescale(spark: SparkSession, given: argparse.Namespace) -> int:
     before = admin.rescale(given.checkpoint, given.partitions, spark=spark)
     found = {"before": before, "partitions": given.partitions}
-    _tell(given, found, f"rescaled from {before} to {given.partitions} partitions")
+    _tell(given, found, f"rescaled from {before} to {counted(given.partitions, 'partition')}")
     return 0
 
 
@@ -415,9 +439,12 @@ def _show(spark: SparkSession, given: argparse.Namespace) -> int:
         well = demo.run(spark, place, given.seconds or 30)
     if given.folder:
         print(f"Look into it: keystate inspect {given.folder}/checkpoint")
-    again = f"keystate demo --folder {given.folder or 'FOLDER'} --replay ann"
-    kept = "" if given.folder else ", if its checkpoint was kept with --folder FOLDER"
-    print(f"Its last batch once more for one user, row by row{kept}: {again}")
+        print(
+            "Run its last batch once more for one user, row by row: "
+            f"keystate demo --folder {given.folder} --replay ann"
+        )
+    else:
+        print("To look into it, keep its checkpoint: keystate demo --folder FOLDER")
     return 0 if well else 1
 
 

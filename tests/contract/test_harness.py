@@ -680,6 +680,19 @@ def test_a_state_that_is_asked_for_with_a_row(fn: Any) -> None:
         context.anything  # noqa: B018
 
 
+def test_nobody_reads_what_the_command_writes() -> None:
+    read, written = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "keystate", "demo", "--help"]
+    # With a buffer, as most have it: argparse itself says nothing of a write that fails.
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(
+        command, stdout=written, stderr=subprocess.PIPE, timeout=120, env=buffered
+    )
+    os.close(written)
+    assert done.returncode == 141 and done.stderr == b""
+
+
 def test_a_long_error_is_cut() -> None:
     class Raises(KeyedProcessFunction):
         def process_element(self, row: Any, ctx: Any) -> Any:

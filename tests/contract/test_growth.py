@@ -20,17 +20,29 @@ def history(**states: list[int]) -> list[dict[str, Any]]:
 def test_rates_and_what_only_grows() -> None:
     found = history(keys=[0, 10, 10, 30], due=[30, 50, 40, 60], gone=[9, 6, 3, 0])
     assert growth(found, 150) == (
-        "Growth in the batches 0 to 3",
+        "Growth in the batches 1 to 3",
         ["state", "entries", "an hour", "at this rate", "what it shows"],
         [
             ["keys", "30", "+20", "twice as many in 90 min", "it only grows: nothing was removed"],
-            ["due", "60", "+20", "twice as many in 3 h", ""],
+            ["due", "60", "+10", "twice as many in 6 h", ""],
             ["gone", "0", "-6", "", ""],
-            ["all", "90", "+34", "the limit of 150 is reached in 106 min", ""],
+            ["all", "90", "+24", "the limit of 150 is reached in 2 h", ""],
         ],
     )
     made = growth(found, 90)
     assert made is not None and made[2][-1][3] == "the limit of 90 is reached"
+
+
+def test_a_state_that_was_filled_once_does_not_grow() -> None:
+    """It began empty, or small, and is flat since; one that has begun to grow only now does."""
+    filled = [0, *[1000] * 49]
+    later = [0, 10, *[50] * 20, *[60] * 28]
+    now = [5] * 40 + list(range(6, 16))
+    made = growth(history(filled=filled, later=later, now=now), None)
+    assert made is not None
+    told = {row[0]: row[2:] for row in made[2]}
+    assert told["filled"] == told["later"] == ["+0", "", ""]
+    assert told["now"][2] == "it only grows: nothing was removed"
 
 
 def test_too_little_is_known() -> None:

@@ -18,14 +18,19 @@ def growth(history: Sequence[dict[str, Any]], limit: int | None) -> Table | None
     """A table with a line for each state, and one for all.
 
     Args:
-        history: the versions that are kept, the oldest first, as the statistics tell.
+        history: the versions that are kept, the oldest first, as the statistics tell. The newer
+            half is looked at.
         limit: how many entries the operator may have; ``None`` if that is not known.
 
     Returns:
-        ``None`` if too few versions are kept, or all began at the same time.
+        ``None`` if too few versions are kept, or those looked at began at the same time.
     """
     timed = [version for version in history if version["time"] is not None]
-    if len(timed) < _LEAST or timed[-1]["time"] <= timed[0]["time"]:
+    if len(timed) < _LEAST:
+        return None
+    # A query fills its state once: the first versions would tell of a growth that has ended.
+    timed = timed[(len(timed) - 1) // 2 :]
+    if timed[-1]["time"] <= timed[0]["time"]:
         return None
     hours = (timed[-1]["time"] - timed[0]["time"]) / _HOUR
     names = list(dict.fromkeys(name for version in timed for name in version["entries"]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,19 @@ def test_a_batch_that_is_run_again_is_written_once(
     found = spark.read.schema("n long, key long").json(odd).select("key", "n")
     assert rows(found) == [(1, 1), (1, 3), (2, 1), (3, 1)]
     assert rows(spark.table(table)) == [(500, 0), (700, 1), (900, 3)]
+
+
+def test_relative_paths(spark: Any, stream: Callable[..., Any], tmp_path: Path) -> None:
+    """Of all outputs: they are below the folder where Spark was started, as Spark's own."""
+    here = spark._jvm.System.getProperty("user.dir")
+    places = [os.path.relpath(tmp_path / name, here) for name in ("counts", "odd")]
+    fed = stream(SCHEMA)
+    for rows in [(1, 5), (2, 500)], [(1, 700)]:
+        fed.feed(rows)
+        run(fed, FileSink(places[0]), {ODD: FileSink(places[1]), BIG: lambda df, batch: None})
+    counts, odd = (spark.read.parquet(str(tmp_path / name)) for name in ("counts", "odd"))
+    assert sorted(counts.collect()) == [(1, 1), (1, 2), (2, 1)]
+    assert sorted(odd.collect()) == [(1, 1), (2, 1)]
 
 
 def test_a_table_of_ones_own_and_batches_without_rows(

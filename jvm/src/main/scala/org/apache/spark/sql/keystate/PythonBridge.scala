@@ -28,6 +28,7 @@ import org.apache.spark.sql.keystate.checkpoint.{
 }
 import org.apache.spark.sql.keystate.connect.WorkerPython
 import org.apache.spark.sql.keystate.edit.BatchInput
+import org.apache.spark.sql.keystate.files.CheckpointFiles
 import org.apache.spark.sql.keystate.plan.{
   DistinctHashes, KeyedInput, KeyedProcess, PartialAggregate, RightRole, Selected, WithoutRepeats
 }
@@ -175,7 +176,8 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
       case files: FileFormat =>
         new FileStreamSink(
           session,
-          path,
+          // Spark's sink writes to a place with a scheme only; its writer makes one of a path too.
+          CheckpointFiles.qualified(path, checkpoints.conf),
           files,
           partitionBy.asScala.toSeq,
           options.asScala.grouped(2).map(option => option(0) -> option(1)).toMap

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from keystate._jvm import bridge
 from keystate._operators.discovery import discover_operator_states
-from keystate._operators.pickling import pickled
+from keystate._operators.pickling import pickled, refuse_broadcasts
 from keystate._spec import check_columns, resolve_schema
 from keystate._worker.sources.process import SourcePlan, StatefulDataSource
 from keystate.errors import DeclarationError
@@ -136,9 +136,10 @@ def source(
     row_type = resolve_schema(schema, "the source's schema")
     check_columns(row_type, "the source's schema")
     function = pickled(fn, fn)
+    refuse_broadcasts(function, fn, "which a source can't have")
     plan = SourcePlan(
         name or type(fn).__name__,
-        function,
+        function.data,
         row_type,
         discover_operator_states(function),
         parallelism,

@@ -11,11 +11,13 @@ from typing import Any
 import keystate
 import pytest
 from keystate import (
+    DeclarationError,
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
     ProcessFunction,
     ReducingStateDescriptor,
+    SourceFunction,
     StateAccessError,
     StateTtlConfig,
     Time,
@@ -23,9 +25,10 @@ from keystate import (
 )
 from keystate._operators.discovery import discover_states
 from keystate._spec import DELAY_KEY, resolve_state
+from keystate._worker.calls.sent import SentFunction
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.state.open_state import open_state
-from pyspark import cloudpickle
+from keystate.testing import KeyedProcessHarness
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 
@@ -61,6 +64,87 @@ REPORT = (
     "name string, full string, subtask int, parallelism int, groups int, attempt int,"
     " key long, count long, place string"
 )
+
+
+SOLD = "key string, value long"
+
+
+class Prices(KeyedProcessFunction):
+    """Has a variable of sc.broadcast as an attribute, twice, and sums up what it says."""
+
+    def __init__(self, rates: Any) -> None:
+        self.rates = self.again = rates
+
+    def open(self, ctx: Any) -> None:
+        assert self.rates is self.again and self.rates.value["a"] == 10
+        self.sum = ctx.get_state(ValueStateDescriptor("sum", "long", default=0))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.sum.update(self.sum.value() + self.rates.value[row.key] * row.value)
+        yield row.key, self.sum.value()
+
+
+def test_broadcast_variables(
+    spark: Any, stream: Callable[..., Any], settings: Callable[..., None], tmp_path: Path
+) -> None:
+    """As in functions of Spark: in each way to give one, over micro-batches and starts."""
+
+    def sold(df: Any) -> Any:
+        rates = spark.sparkContext.broadcast({"a": 10, "b": 100})
+        return keystate.keyed(df, "key").process(Prices(rates), "key string, n long")
+
+    fed = stream(SOLD)
+    rounds = [[("a", 1), ("b", 2)], [("a", 3)]]
+    fed.feed(*rounds)
+    assert sorted(fed.run(sold)) == [("a", 10), ("a", 40), ("b", 200)]
+    settings(**{"spark.sql.shuffle.partitions": "3"})
+    fed.feed([("b", 1), ("a", 1)])
+    assert sorted(fed.run(sold)) == [("a", 50), ("b", 300)]
+    made = keystate.replay(sold(fed.source()), str(fed.checkpoint), key="a", batch=1)
+    assert made.same
+    with pytest.raises(DeclarationError, match="without broadcast variables"):
+        made.as_test(str(tmp_path / "test_a.py"))
+
+    rates = spark.sparkContext.broadcast({"a": 10, "b": 100})
+    more = spark.sparkContext.broadcast(7)
+    df = spark.createDataFrame([("a", 1), ("b", 2), ("a", 3)], SOLD).coalesce(1)
+    keyed = keystate.keyed(df, "key")
+
+    def price(row: Any, ctx: Any) -> Any:
+        yield row.key, rates.value[row.key] * row.value + more.value
+
+    async def asked(row: Any, ctx: Any) -> Any:
+        return row.key, rates.value[row.key] * row.value + more.value
+
+    priced = [("a", 17), ("a", 37), ("b", 207)]
+    out = "key string, n long"
+    assert sorted(keyed.process(price, out).collect()) == priced
+    assert sorted(keyed.process(asked, out).collect()) == priced
+    mapped = keyed.map(lambda row: (row.key, rates.value[row.key] * row.value + more.value), out)
+    assert sorted(mapped.collect()) == priced
+    for combine in (False, True):
+        added = keyed.reduce(lambda a, b: (a.key, a.value + b.value + more.value), combine=combine)
+        assert sorted(added.collect()) == [("a", 11), ("b", 2)]
+    for harness in (
+        KeyedProcessHarness(Prices(rates), SOLD, "key", out),
+        KeyedProcessHarness(price, SOLD, "key", out),
+    ):
+        with harness:
+            assert harness.process(("a", 1)) in ([("a", 10)], [("a", 17)])
+
+
+def test_a_source_has_no_broadcast_variables(spark: Any) -> None:
+    class Numbers(SourceFunction):
+        def __init__(self, numbers: Any) -> None:
+            self.numbers = numbers
+
+        def run(self, ctx: Any) -> None: ...
+
+        def cancel(self) -> None: ...
+
+    variable = spark.sparkContext.broadcast([1])
+    with pytest.raises(DeclarationError, match=r"its attribute 'numbers' of .*Numbers is a broad"):
+        keystate.source(spark, Numbers(variable), "n long")
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=shape_name)
@@ -310,7 +394,7 @@ def test_discovery_opens_a_copy() -> None:
     Stateful.element = LongType()  # type: ignore[attr-defined]
     function = Stateful()
     states, *_ = discover_states(
-        cloudpickle.dumps(FunctionPlan(function, "process_element", Style.PROCESS))
+        SentFunction.of(FunctionPlan(function, "process_element", Style.PROCESS))
     )
     assert [state.name for state in states] == ["l"]
     assert not hasattr(function, "opened")

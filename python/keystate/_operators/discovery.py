@@ -6,7 +6,6 @@ copy of the function is opened on the driver with a context that only takes note
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,6 +14,7 @@ from keystate._spec import StateSpec, resolve_lasting_state, resolve_state
 from keystate._subtask import Subtask
 from keystate._worker.calls.event_loop import EventLoop
 from keystate._worker.calls.plan import Style
+from keystate._worker.calls.sent import SentFunction
 from keystate._worker.operator_state.operator_states import OperatorListState, OperatorStates
 from keystate._worker.operator_state.raw_state import RawKeyedInput
 from keystate._worker.operator_state.shared_map import SharedMapState, entries_spec
@@ -33,7 +33,7 @@ from keystate.state import (
 DeclaredStates = tuple[tuple[StateSpec, bool], ...]
 
 
-def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], DeclaredStates, bool]:
+def discover_states(function: SentFunction) -> tuple[tuple[StateSpec, ...], DeclaredStates, bool]:
     """The states that a pickled function plan gets, in that order.
 
     Returns:
@@ -45,7 +45,7 @@ def discover_states(function: bytes) -> tuple[tuple[StateSpec, ...], DeclaredSta
             declared.
     """
     context = _DiscoveryContext()
-    plan = pickle.loads(function)
+    plan = function.load()
     operator_states = _discover_operator_states(plan.function, context)
     loop = EventLoop() if plan.style is Style.ASYNC else None
     finish: Callable[[Any], None] = (lambda _: None) if loop is None else loop.finish
@@ -77,13 +77,13 @@ def _called_once(
         ) from e
 
 
-def discover_operator_states(function: bytes) -> DeclaredStates:
+def discover_operator_states(function: SentFunction) -> DeclaredStates:
     """The operator states that a pickled source gets, and which of them are union states.
 
     Raises:
         DeclarationError: ``initialize_state`` failed, or a state is not well declared.
     """
-    return _discover_operator_states(pickle.loads(function), None)
+    return _discover_operator_states(function.load(), None)
 
 
 def _discover_operator_states(copy: Any, keyed: KeyedStateStore | None) -> DeclaredStates:

@@ -6,19 +6,18 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark import cloudpickle
-
+from keystate._worker.calls.sent import SentFunction, is_broadcast
 from keystate.errors import DeclarationError
 
 
-def pickled(value: Any, function: Any) -> bytes:
+def pickled(value: Any, function: Any) -> SentFunction:
     """A value that holds a user's function, pickled.
 
     Raises:
         DeclarationError: it can't be pickled; the message names the function and the part of it.
     """
     try:
-        return _dumps(value)
+        return SentFunction.of(value)
     except Exception as e:
         name = getattr(function, "__qualname__", type(function).__qualname__)
         part, error = _unpicklable(function, e)
@@ -29,16 +28,22 @@ def pickled(value: Any, function: Any) -> bytes:
         ) from e
 
 
-def _dumps(value: Any) -> bytes:
-    data: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
-    return data
+def refuse_broadcasts(sent: SentFunction, function: Any, reason: str) -> None:
+    """Raises DeclarationError if a function has broadcast variables."""
+    if not sent.broadcasts:
+        return
+    part = next((name for name, value in _parts(function) if is_broadcast(value)), "it")
+    raise DeclarationError(
+        f"{part} of {type(function).__qualname__} is a broadcast variable, {reason}: give it the "
+        "value itself, or load it in open()"
+    )
 
 
 def _unpicklable(function: Any, error: Exception) -> tuple[str, Exception]:
     """The first part of a function that can't be pickled, and why."""
     for part, value in _parts(function):
         try:
-            _dumps(value)
+            SentFunction.of(value)
         except Exception as e:
             return f"{part} ({type(value).__name__})", e
     return "it", error

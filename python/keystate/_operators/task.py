@@ -29,6 +29,7 @@ from keystate._spec import (
 )
 from keystate._time_mode import DECLARED, time_mode_of
 from keystate._worker.calls.plan import Style
+from keystate._worker.calls.sent import SentFunction
 from keystate._worker.operators.declared import Declared
 from keystate._worker.task import TaskFunction
 from keystate.errors import DeclarationError
@@ -105,7 +106,7 @@ def _output_type(operator: Operator) -> T.StructType:
     return _tagged_type(main, operator.side_outputs) if operator.side_outputs else main
 
 
-def operator_spec(operator: Operator, function: bytes) -> OperatorSpec:
+def operator_spec(operator: Operator, function: SentFunction) -> OperatorSpec:
     """What worker and JVM are told of an operator.
 
     Args:

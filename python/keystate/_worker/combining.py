@@ -5,7 +5,6 @@ Nothing is kept from one batch to the next, so a task that is tried again gives 
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from keystate._worker.aggregates.declared import ColumnAggregate, accumulator_ty
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.aggregates.key_groups import groups_of, key_numbers
 from keystate._worker.calls.function_errors import function_error
+from keystate._worker.calls.sent import SentFunction
 from keystate._worker.reduction import reduction
 from keystate.errors import KeystateError, OutputTypeError
 
@@ -38,13 +38,13 @@ class CombineRows:
             of them: the row must come to its key.
     """
 
-    _plan: bytes
+    _plan: SentFunction
     _row_type: T.StructType
     _shape: Shape | None
     _keys: Sequence[int]
 
     def __call__(self, batches: Batches) -> Batches:
-        reduce = reduction(pickle.loads(self._plan), self._row_type)
+        reduce = reduction(self._plan.load(), self._row_type)
         codec = struct_codec(self._row_type, self._shape or Shape())
         for batch in batches:
             numbers = key_numbers([batch.column(key) for key in self._keys])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import pickle
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from keystate._protocol import Control, check_version
 from keystate._worker.calls.plan import FunctionPlan, Style
+from keystate._worker.calls.sent import SentFunction
 from keystate._worker.messages.packed import in_bytes, read_message, send_answers_at_once
 from keystate._worker.operators.broadcast import BroadcastOperator
 from keystate._worker.operators.declared import Declared
@@ -43,7 +43,7 @@ class TaskFunction:
     """
 
     token: str
-    function: bytes
+    function: SentFunction
     declared: Declared
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -83,7 +83,7 @@ class TaskFunction:
 
     def open(self, control: dict[str, Any]) -> KeyedOperator:
         """Opens a function of its own for a subtask."""
-        plan: FunctionPlan = pickle.loads(self.function)
+        plan: FunctionPlan = self.function.load()
         operator: Callable[..., KeyedOperator] = KeyedOperator
         if self.declared.broadcast is not None:
             operator = BroadcastOperator

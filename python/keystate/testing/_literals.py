@@ -10,9 +10,9 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
-from pyspark import cloudpickle
 from pyspark.sql import Row
 
+from keystate._worker.calls.sent import SentFunction
 from keystate.errors import DeclarationError
 
 
@@ -58,7 +58,12 @@ class Literals:
             return f"{made}()"
         # Its class is imported from its module, so the test runs the code as it is.
         self._imports |= {"import base64", "import pickle"}
-        pickled = base64.b64encode(cloudpickle.dumps(function)).decode()  # type: ignore[no-untyped-call]
+        sent = SentFunction.of(function)
+        if sent.broadcasts:
+            raise DeclarationError(
+                f"as_test() is for functions without broadcast variables: {made}"
+            )
+        pickled = base64.b64encode(sent.data).decode()
         return f"pickle.loads(base64.b64decode({pickled!r}))"
 
     def _row(self, row: Row) -> str:

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from keystate import admin
+from keystate._counted import counted
 from keystate._jvm import bridge
 from keystate._page import text
 from keystate.errors import KeystateError
@@ -115,7 +116,11 @@ def restore(spark: SparkSession, given: argparse.Namespace, tell: Tell) -> int:
 def delete(spark: SparkSession, given: argparse.Namespace, tell: Tell) -> int:
     """``keystate delete``."""
     kept = admin.delete(given.checkpoint, original=given.original, spark=spark)
-    stay = f"; {kept} files stay for savepoints" if kept else ""
+    stay = (
+        f"; {counted(kept, 'file')} {'stays' if kept == 1 else 'stay'} for savepoints"
+        if kept
+        else ""
+    )
     tell({"kept": kept}, f"{given.checkpoint} is deleted{stay}")
     return 0
 

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from keystate import admin
+from keystate._counted import counted
 from keystate._page import text
 from keystate.batch_replays import Replay, replay
 from keystate.functions import KeyedProcessFunction, ListCheckpointed
@@ -162,7 +163,7 @@ class _Run:
             for user, (partition, n, _, pages) in sorted(users.items())
         ]
         title = (
-            f"micro-batch {batch}, {partitions} partitions, "
+            f"micro-batch {batch}, {counted(partitions, 'partition')}, "
             f"{sum(n for _, n, _, _ in users.values()):,} clicks"
         )
         heads = ["user", "partition", "clicks", "pages of the open session"]

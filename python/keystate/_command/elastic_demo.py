@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from keystate import admin
 from keystate._command.demo import Clicks, are_right, checkpoint_in
+from keystate._counted import counted
 from keystate.elasticity import ElasticQuery, elastic
 from keystate.functions import KeyedProcessFunction
 from keystate.scaling import ScalingPolicy
@@ -119,5 +120,5 @@ def _watch(query: ElasticQuery, began: float, seconds: float, by_batch: dict[int
         now = time.time() - began
         waiting = made(now, seconds) - sum(by_batch.values())
         bar = "#" * min(waiting // 50, 40)
-        partitions = f"{query.partitions or 1} partitions"
+        partitions = counted(query.partitions or 1, "partition")
         print(f"{now:4.0f} s  {partitions}  {waiting:6,} wait {bar}", flush=True)

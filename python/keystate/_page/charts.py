@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from keystate._counted import counted
 from keystate._kinds import COLLECTIONS, StateKind
 from keystate._page.spread import by_partition, choices, moved, partition_of, sizes_of_groups, skew
 from keystate._page.tables import size
@@ -189,13 +190,13 @@ def _partitions(operator: dict[str, Any], states: Sequence[dict[str, Any]]) -> C
     numbers = choices(now, len(sizes))
     split = {n: [round(one) for one in by_partition(sizes, n)] for n in numbers}
     told = {
-        n: f"{n} partitions: the largest has {skew(split[n]):.2f} times the mean"
+        n: f"{counted(n, 'partition')}: the largest has {skew(split[n]):.2f} times the mean"
         + ("" if n == now else f", {100 * moved(sizes, now, n):.0f} % of the state moves")
         for n in numbers
     }
     return Chart(
         "Partitions, and what a rescale would move",
-        f"There are {now} partitions now. What moves is in a partition of another number "
+        f"It has {counted(now, 'partition')} now. What moves is in a partition of another number "
         "afterwards, whose task reads it; no file is written again.",
         [_bars(list(range(now)), split[now], name="bytes")],
         {

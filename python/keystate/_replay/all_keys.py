@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from keystate._codec import hashable, shorten
+from keystate._counted import counted
 from keystate._page.tables import as_html, text
 from keystate._replay.steps import (
     COLUMNS,
@@ -60,7 +61,7 @@ class Replays(Mapping[Any, Replay]):
         if self.differences:
             return (
                 "The function gives something else than the checkpoint has, for "
-                f"{len(self.differences)} of {len(self)} keys."
+                f"{len(self.differences)} of {counted(len(self), 'key')}."
             )
         if not all(one.committed for one in self.values()):
             return "The last batch is not committed: there is nothing to compare it with."
@@ -85,7 +86,7 @@ class Replays(Mapping[Any, Replay]):
 
     def _table(self) -> tuple[str, list[str], list[list[str]]]:
         last = f" to {self.batches[-1]}" if len(self.batches) > 1 else ""
-        title = f"Batch {self.batches[0]}{last}: {len(self)} keys"
+        title = f"Batch {self.batches[0]}{last}: {counted(len(self), 'key')}"
         lines = []
         for one in self.values():
             found = [str(each) for each in one.differences]

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from keystate._codec import shorten
+from keystate._counted import counted
 from keystate._jvm import bridge
 from keystate._kinds import TIMERS
 from keystate._page.tables import as_html, text
@@ -221,8 +222,10 @@ class Replay:
 
     def _title(self) -> str:
         last = f" to {self.batches[-1]}" if len(self.batches) > 1 else ""
-        late = f", {self.late} rows late" if self.late else ""
-        return f"Key {self.key!r}, batch {self.batches[0]}{last}: {len(self)} steps{late}"
+        late = f", {counted(self.late, 'row')} late" if self.late else ""
+        return (
+            f"Key {self.key!r}, batch {self.batches[0]}{last}: {counted(len(self), 'step')}{late}"
+        )
 
     def _lines(self) -> list[list[str]]:
         made = []

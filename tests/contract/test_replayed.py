@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import keystate
 import pytest
 from keystate import DeclarationError, TimeDomain
-from keystate.testing import KeyedTwoInputHarness, rows_of
+from keystate._counted import counted
+from keystate._page.timeline import parts
+from keystate.testing import KeyedTwoInputHarness, rows_of, same_values
 from keystate.testing._job import Clock
 from keystate.testing._literals import Literals
 from keystate.testing._rows import InputRows, Rows
@@ -126,3 +130,46 @@ def test_a_function_is_imported_as_it_is() -> None:
         write.function(Local())
     with pytest.raises(DeclarationError, match="can't write a set"):
         write({1})
+
+
+NAN = [float("nan"), float("nan")]
+
+
+@dataclass(eq=False)
+class Held:
+    value: Any
+
+
+@pytest.mark.parametrize(
+    ("made", "alike"),
+    [
+        (lambda nan: nan, True),
+        (lambda nan: [1.0, [nan]], True),
+        (lambda nan: {nan: 1, 2: nan}, True),
+        (lambda nan: {"b": {nan}, "a": (nan,)}, True),
+        (lambda nan: Row(a=nan, b={1: {2: nan}}), True),
+        (lambda nan: Held([Held(nan)]), True),
+        (lambda nan: [nan, id(nan)], False),
+        (lambda nan: Row(a=nan, b=id(nan)), False),
+        (lambda nan: Held(Held(id(nan))), False),
+    ],
+)
+def test_values_that_are_the_same(made: Callable[[float], Any], alike: bool) -> None:
+    one, other = map(made, NAN)
+    assert same_values(one, other) == same_values(other, one) == alike
+    assert same_values(one, one)
+
+
+def test_what_is_alike() -> None:
+    assert same_values({1: float("nan"), 2: -0.0}, {2: 0.0, 1: float("nan")})
+    assert not same_values([float("nan")], [float("nan"), float("nan")])
+    assert not same_values(float("nan"), None) and not same_values(float("nan"), "nan")
+    was, now = ({nan: [nan], 1.0: nan, 2.0: 0.5} for nan in NAN)
+    assert parts("by", was, now) == []
+    assert parts("by", was, {**now, NAN[1]: [NAN[0], 1.0]}) == ["by[nan]: [nan] → [nan, 1.0]"]
+    assert parts("all", [NAN[0]], [NAN[1], 5]) == ["all: + 5"]
+
+
+def test_numbers_of_things() -> None:
+    told = [counted(n, noun) for n, noun in [(0, "step"), (1, "step"), (2000, "entry"), (3, "key")]]
+    assert told == ["0 steps", "1 step", "2,000 entries", "3 keys"]

@@ -39,6 +39,47 @@ class Mean(AggregateFunction):
         return (a[0] + b[0], a[1] + b[1])
 
 
+class Spread(Mean):
+    """The least number, beside NaN."""
+
+    def create_accumulator(self) -> Any:
+        return (float("inf"), float("nan"))
+
+    def add(self, value: float, accumulator: Any) -> Any:
+        return (min(value, accumulator[0]), accumulator[1])
+
+
+class NotNumbers(KeyedProcessFunction):
+    """States of each kind with NaN in them.
+
+    Args:
+        more: is added to each number of the list.
+    """
+
+    def __init__(self, more: int = 0) -> None:
+        self.more = more
+
+    def open(self, ctx: Any) -> None:
+        value_type = "struct<x: double, of: map<double, array<double>>>"
+        self.last = ctx.get_state(ValueStateDescriptor("last", value_type))
+        self.all = ctx.get_list_state(ListStateDescriptor("all", "double"))
+        self.by = ctx.get_map_state(MapStateDescriptor("by", "double", "double"))
+        self.sorted = ctx.get_sorted_map_state(SortedMapStateDescriptor("sorted", "long", "float"))
+        self.spread = ctx.get_aggregating_state(
+            AggregatingStateDescriptor("spread", Spread(), "low double, high double")
+        )
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        x = float("nan") if row.value % 2 else -0.0
+        self.last.update((x, {x: [x, 1.0], 7.0: [x]}))
+        self.all.add(x + self.more)
+        self.by.put(x, x)
+        self.by.put(float(row.value), x)
+        self.sorted.put(row.value, x)
+        self.spread.add(x)
+        yield row.key, x
+
+
 class Joins(KeyedCoProcessFunction):
     """Does nothing with two inputs."""
 

@@ -30,7 +30,17 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from tests.query.replayed import LARGE, RATES, Joins, Opened, Paid, Rich, Stamped, Totals
+from tests.query.replayed import (
+    LARGE,
+    RATES,
+    Joins,
+    NotNumbers,
+    Opened,
+    Paid,
+    Rich,
+    Stamped,
+    Totals,
+)
 from tests.real_time import wait_for
 
 KEYS = ["ann", "bob", "cem", "dee", "eve"]
@@ -426,8 +436,40 @@ def test_a_test_and_a_debugger(
     assert "replayed.py" in shown.getvalue() and f"('at', 5, {before})" in shown.getvalue()
 
 
-def ran(written: str) -> None:
+def test_nan_is_nan(spark: Any, stream: Callable[..., Any], tmp_path: Path) -> None:
+    """A value that does not equal itself is no difference, wherever it is."""
+    fed = stream("key string, value long")
+
+    def build(rows: Any, more: int = 0) -> Any:
+        return keystate.keyed(rows, "key").process(NotNumbers(more), "key string, x double")
+
+    fed.feed([("ann", 1), ("bob", 1)], [("ann", 3), ("ann", 2)], [("ann", 3)], [("ann", 3)])
+    fed.run(build)
+    checkpoint = str(fed.checkpoint)
+    query = build(fed.source())
+    for batch in range(4):
+        made, again = (keystate.replay(query, checkpoint, key="ann", batch=batch) for _ in range(2))
+        assert made.same, made.verdict()
+        assert made.first_difference(again) is None
+        assert keystate.replay(query, checkpoint, batch=batch).same
+        path = tmp_path / f"test_ann_{batch}.py"
+        made.as_test(str(path))
+        written = path.read_text()
+        ran(written, batch)
+        with pytest.raises(AssertionError):
+            ran(written.replace("(harness.output(), [", "(harness.output(), [5, "), batch)
+    # Only what the last batch has changed is told.
+    *_, last = keystate.admin.history(checkpoint, key="ann", spark=spark)
+    assert [one.state for one in last.changes] == ["all"]
+    (step,) = made
+    assert [line.partition(":")[0] for line in step.changes()] == ["all"]
+    assert str(made).startswith("Key 'ann', batch 3: 1 step\n")
+    other = keystate.replay(build(fed.source(), more=1), checkpoint, key="ann", batch=1)
+    assert [one.state for one in other.differences] == ["all"]
+
+
+def ran(written: str, batch: int = 1) -> None:
     """Runs a test that was written."""
     names: dict[str, Any] = {}
     exec(written, names)
-    names["test_batch_1"]()
+    names[f"test_batch_{batch}"]()

@@ -14,6 +14,7 @@ from keystate._checkpoint.lookup import decoded, key_columns, key_stream
 from keystate._jvm import bridge
 from keystate._kinds import TIMERS, StateKind
 from keystate._page.timeline import timeline, timeline_text
+from keystate._types.canonical import same
 from keystate._types.plain import to_json
 from keystate.functions import TimeDomain
 
@@ -171,7 +172,7 @@ def _version(found: dict[str, Any], before: KeyVersion | None, is_whole: bool) -
         found.get("watermark"),
         states,
         timers,
-        tuple(change for change in changes if change.before != change.after),
+        tuple(change for change in changes if not same(change.before, change.after)),
     )
 
 

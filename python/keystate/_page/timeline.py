@@ -11,6 +11,7 @@ from keystate._codec import shorten
 from keystate._kinds import TIMERS
 from keystate._page.lanes import picture
 from keystate._page.tables import as_html, text
+from keystate._types.canonical import by_key, same
 from keystate.functions import TimeDomain
 
 HEADS = ["batch", "time", "watermark", "what changed"]
@@ -48,9 +49,15 @@ def parts(name: str, before: Any, after: Any) -> list[str]:
         came = [f"timer set: {_timer(one)}" for one in after if one not in before]
         return [f"timer gone: {_timer(one)}" for one in before if one not in after] + came
     if isinstance(before, dict) and isinstance(after, dict):
-        keys = [key for key in {**before, **after} if _of(before, key) != _of(after, key)]
-        return [_change(f"{name}[{key!r}]", _of(before, key), _of(after, key)) for key in keys]
-    if isinstance(before, list) and isinstance(after, list) and after[: len(before)] == before:
+        was_there, is_there = by_key(before), by_key(after)
+        changes = []
+        for found in {**was_there, **is_there}:
+            key, was = was_there.get(found, (None, _NOTHING))
+            key, now = is_there.get(found, (key, _NOTHING))
+            if not same(was, now):
+                changes.append(_change(f"{name}[{key!r}]", was, now))
+        return changes
+    if isinstance(before, list) and isinstance(after, list) and same(after[: len(before)], before):
         return [f"{name}: + {shorten(one)}" for one in after[len(before) :]]
     was, now = (_NOTHING if value is None else value for value in (before, after))
     return [_change(name, was, now)]
@@ -69,10 +76,6 @@ def moment(millis: int | None) -> str:
 
 #: Stands for what is not there: an entry of a map can be null.
 _NOTHING = object()
-
-
-def _of(entries: dict[Any, Any], key: Any) -> Any:
-    return entries.get(key, _NOTHING)
 
 
 def _change(name: str, before: Any, after: Any) -> str:

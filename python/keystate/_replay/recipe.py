@@ -19,6 +19,8 @@ from keystate.testing._job import Clock
 from keystate.testing._literals import Literals
 from keystate.testing._setup import Setup
 
+#: What `keystate.testing` has to compare values with NaN.
+_SAME = "same_values"
 _OTHERS = (Side.INITIAL, Side.BROADCAST)
 
 
@@ -63,14 +65,14 @@ class Recipe:
         ]
         if replay.steps:
             emitted = [row for step in replay.steps for row in step.emitted]
-            body.append(f"        assert harness.output() == {write(emitted)}")
+            body.append(f"        assert {_equal('harness.output()', write(emitted))}")
             states, timers = replay.steps[-1].after, replay.steps[-1].timers_after
             for state in self.setup.task.declared.spec.states:
                 # A state without anything is None, or an empty list or dictionary.
                 value = states.get(state.name)
-                expected = "not {}" if value is None else f"{{}} == {write(value)}"
                 found = f"harness.state(key, {state.name!r})"
-                body.append(f"        assert {expected.format(found)}")
+                told = f"not {found}" if value is None else _equal(found, write(value))
+                body.append(f"        assert {told}")
             body.append(f"        assert harness.timers(key) == {write(timers)}")
         head = [
             f'"""What key {key} had in batch {replay.batches[0]}, by Keystate\'s replay."""',
@@ -78,6 +80,8 @@ class Recipe:
             *write.imports(),
             f"from keystate.testing import {harness}",
         ]
+        if any(f"{_SAME}(" in line for line in body):
+            head[-1] += f", {_SAME}"
         return "\n".join([*head, "", "", *body]) + "\n"
 
     def _arguments(self, write: Literals) -> list[str]:
@@ -146,6 +150,12 @@ class Recipe:
             given.append(f"processing_time={clock.processing_time}")
             lines.append(f"harness.process_batch({', '.join(given)})")
         return lines
+
+
+def _equal(found: str, expected: str) -> str:
+    """An expression that compares; of values with NaN by a function, for it is not itself."""
+    has_nan = 'float("nan")' in expected
+    return f"{_SAME}({found}, {expected})" if has_nan else f"{found} == {expected}"
 
 
 def _ddl(row_type: T.StructType) -> str:

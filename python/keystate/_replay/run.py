@@ -20,6 +20,7 @@ from keystate._replay.recipe import Recipe
 from keystate._replay.recorded import read_initial, read_inputs
 from keystate._replay.steps import Difference, Replay, Step, Timers
 from keystate._replay.target import in_harness, operator_of, streamed
+from keystate._types.canonical import by_key, same
 from keystate.errors import CheckpointError
 from keystate.functions import OutputTag, TimeDomain
 from keystate.testing._broadcast import Copy
@@ -278,7 +279,7 @@ class _Run:
         for store in self._job.stores:
             name = store.spec.name
             was, now = stored.get(name), replayed.get(name)
-            if was != now:
+            if not same(was, now):
                 differences.append(Difference(batch, name, was, now, _first(steps, name, was, now)))
         timers = [(TimeDomain(domain), time) for domain, time in found["timers"]]
         if timers != _timers(set_timers):
@@ -298,28 +299,29 @@ def _first(steps: list[Step], name: str, stored: Any, replayed: Any) -> Step | N
     def of(held: dict[str, Any]) -> Any:
         return part(held.get(name))
 
-    changed = [one for one in steps if of(one.before) != of(one.after)]
-    left = [one for one in changed if of(one.before) == part(stored)]
+    changed = [one for one in steps if not same(of(one.before), of(one.after))]
+    left = [one for one in changed if same(of(one.before), part(stored))]
     return next(iter(left[-1:] or changed), None)
 
 
 def _differing(stored: Any, replayed: Any) -> Callable[[Any], Any]:
     """Takes what differs out of a value: of a map the entries, of a list all from an element on."""
     if isinstance(stored, dict) and isinstance(replayed, dict):
-        absent = object()
+        absent = (None, object())
+        was, now = by_key(stored), by_key(replayed)
         keys = [
             key
-            for key in {**stored, **replayed}
-            if stored.get(key, absent) != replayed.get(key, absent)
+            for key in {**was, **now}
+            if not same(was.get(key, absent)[1], now.get(key, absent)[1])
         ]
-        return lambda value: [(value or {}).get(key, absent) for key in keys]
+        return lambda value: [by_key(value or {}).get(key, absent)[1] for key in keys]
     if isinstance(stored, list) and isinstance(replayed, list):
-        same = 0
+        alike = 0
         for one, other in zip(stored, replayed):
-            if one != other:
+            if not same(one, other):
                 break
-            same += 1
-        return lambda value: (value or [])[same:]
+            alike += 1
+        return lambda value: (value or [])[alike:]
     return lambda value: value
 
 

@@ -15,6 +15,7 @@ from keystate._jvm import bridge
 from keystate._kinds import TIMERS
 from keystate._page.tables import as_html, text
 from keystate._page.timeline import moment, parts
+from keystate._types.canonical import same
 from keystate._types.plain import to_json
 from keystate.functions import TimeDomain
 
@@ -58,7 +59,7 @@ class Step:
         lines = []
         for name in dict.fromkeys([*self.before, *self.after]):
             was, now = self.before.get(name), self.after.get(name)
-            if was != now:
+            if not same(was, now):
                 lines += parts(name, was, now)
         return lines + parts(TIMERS, self.timers_before, self.timers_after)
 
@@ -156,7 +157,7 @@ class Replay:
         for i in range(max(len(self), len(other))):
             mine = self[i] if i < len(self) else None
             theirs = other[i] if i < len(other) else None
-            if mine != theirs:
+            if not same(mine, theirs):
                 return mine, theirs
         return None
 

@@ -4,6 +4,7 @@
 ...     assert harness.process(("a", 3)) == [(3,)]
 """
 
+from keystate._types.canonical import same as same_values
 from keystate.testing._harness import KeyedProcessHarness
 from keystate.testing._short import rows_of
 from keystate.testing._simulate import Simulation, SimulationFailure, simulate
@@ -17,5 +18,6 @@ __all__ = [
     "SimulationFailure",
     "Snapshot",
     "rows_of",
+    "same_values",
     "simulate",
 ]

@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 from keystate._codec import codec, hashable
 from keystate._kinds import StateKind
 from keystate._protocol import Control
+from keystate._types.canonical import same
 from keystate._worker.calls.plan import Style
 from keystate.testing._job import Clock, Job
 from keystate.testing._rows import Rows
@@ -87,7 +88,7 @@ class SteppingJob(Job):
         if elements is not None and len(elements):
             was = self.content(key)
             self._run_broadcast(index, elements, clock)
-            if self.content(key) != was:
+            if not same(self.content(key), was):
                 yield RunStep((), None, [], was, self.content(key))
         late = {Control.LATE_WATERMARK: before.watermark}
         subtask = self._subtasks[index]

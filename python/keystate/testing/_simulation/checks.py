@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from keystate._types.canonical import canonical, same
 from keystate.testing._simulation.lives import on_time
 from keystate.testing._simulation.shrink import shrunk, smaller_stories, without
-from keystate.testing._simulation.story import Happening, Outcome, Story, canonical
+from keystate.testing._simulation.story import Happening, Outcome, Story
 from keystate.testing._simulation.subject import Item, Subject
 from keystate.testing._simulation.watch import Watch
 
@@ -146,7 +147,7 @@ def hold_in_any_order(
         mine, theirs = (
             results([row for rows in outcome.results for row in rows]) for outcome in outcomes
         )
-        return None if canonical(mine) == canonical(theirs) else f"{mine!r}, and then {theirs!r}"
+        return None if same(mine, theirs) else f"{mine!r}, and then {theirs!r}"
 
     def difference(of: Orders) -> str | None:
         (_, one), (_, other) = run(of.one), run(of.other)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from keystate._types.canonical import canonical, same
+
 
 class Happening(enum.IntEnum):
     """What may befall an operator, from the least to the most."""
@@ -84,7 +86,7 @@ class Outcome:
     def differing_state(self, other: Outcome) -> tuple[str, Any] | None:
         """The first state and key that are not the same."""
         for at in {**self.states, **other.states}:
-            if canonical(self.states.get(at)) != canonical(other.states.get(at)):
+            if not same(self.states.get(at), other.states.get(at)):
                 return at
         return None
 
@@ -92,21 +94,6 @@ class Outcome:
 def as_set(rows: Sequence[Any]) -> list[str]:
     """Rows without their order, in a form that compares."""
     return sorted(map(canonical, rows))
-
-
-def canonical(value: Any) -> str:
-    """A value in a form that is the same for equal ones: maps and sets in any order, and NaN."""
-    if isinstance(value, dict):
-        return (
-            f"{{{', '.join(sorted(f'{canonical(k)}: {canonical(v)}' for k, v in value.items()))}}}"
-        )
-    if isinstance(value, list):
-        return f"[{', '.join(map(canonical, value))}]"
-    if type(value) is tuple:
-        return f"({', '.join(map(canonical, value))})"
-    if isinstance(value, (set, frozenset)):
-        return f"{{{', '.join(sorted(map(canonical, value)))}}}"
-    return repr(value)
 
 
 def _failed(error: str | None) -> str:

@@ -6,6 +6,8 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
@@ -19,6 +21,10 @@ log = logging.getLogger("keystate")
 _LOOK_SECONDS = 0.2
 
 
+class Withdrawn(Exception):
+    """Who asked does not wait any more, so nothing was done."""
+
+
 class RescaledQuery(Protocol):
     """What is asked of the query."""
 
@@ -28,7 +34,7 @@ class RescaledQuery(Protocol):
     @property
     def isActive(self) -> bool: ...
 
-    def rescale(self, partitions: int) -> Any: ...
+    def _rescale_if(self, partitions: int, is_wanted: Callable[[], bool]) -> Any: ...
 
 
 def ask(session: SparkSession, checkpoint: str, partitions: int, wait_seconds: float) -> int | None:
@@ -41,16 +47,19 @@ def ask(session: SparkSession, checkpoint: str, partitions: int, wait_seconds: f
         CheckpointError: what the query could not be rescaled for, or
             ``[KEYSTATE_NO_RESCALE_ANSWER]``.
     """
-    request = bridge.call(session, "askRescale", checkpoint, partitions)
+    good_for = round(wait_seconds * 1000)
+    request = bridge.call(session, "askRescale", checkpoint, partitions, good_for)
     if not request:
         return None
     deadline = time.monotonic() + wait_seconds
-    while time.monotonic() < deadline:
-        answer = bridge.call(session, "rescaleAnswer", checkpoint, request)
-        if answer:
-            return _before(answer)
-        time.sleep(_LOOK_SECONDS)
-    bridge.call(session, "withdrawRescale", checkpoint, request)
+    try:
+        while time.monotonic() < deadline:
+            answer = bridge.call(session, "rescaleAnswer", checkpoint, request)
+            if answer:
+                return _before(answer)
+            time.sleep(_LOOK_SECONDS)
+    finally:  # Ctrl-C withdraws it too
+        bridge.call(session, "withdrawRescale", checkpoint, request)
     # It may have been answered just before.
     answer = bridge.call(session, "rescaleAnswer", checkpoint, request)
     if answer:
@@ -111,12 +120,19 @@ class RescaleListener(threading.Thread):
             self._checkpoint = checkpoint
         waiting = bridge.operation(self._spark, "waitingRescales", self._checkpoint)
         for request, partitions in waiting.items():
-            answer = json.dumps(self._answer(partitions))
+            try:
+                answer = json.dumps(self._answer(request, partitions))
+            except Withdrawn:
+                log.info("Nobody waits any more for a change to %d partitions", partitions)
+                continue
             bridge.call(self._spark, "answerRescale", self._checkpoint, request, answer)
 
-    def _answer(self, partitions: int) -> dict[str, Any]:
+    def _answer(self, request: str, partitions: int) -> dict[str, Any]:
+        is_wanted = partial(bridge.call, self._spark, "isRescaleWanted", self._checkpoint, request)
         try:
-            before = self._query.rescale(partitions).before
+            before = self._query._rescale_if(partitions, is_wanted).before
+        except Withdrawn:
+            raise
         except Exception as e:
             code = getattr(e, "code", "KEYSTATE_RESCALE_UNDONE")
             return {"before": None, "error": f"the query can't be rescaled: {e}", "code": code}

@@ -14,13 +14,16 @@ from pyspark.sql import SparkSession
 from keystate import admin
 from keystate._autoscaler import Autoscaler
 from keystate._jvm import bridge
-from keystate._rescale_requests import RescaleListener
+from keystate._rescale_requests import RescaleListener, Withdrawn
 from keystate._starts import AS_BEFORE, ON_RESTART, PARTITIONS, begin, make_sure
 from keystate.errors import ConfigurationError
 from keystate.scaling import Load, ScalingPolicy
 from keystate.stopping import held_at_border, stop_with_savepoint
 
 log = logging.getLogger("keystate")
+
+#: How long a query that has failed waits until who asked for a change has been told.
+_TELL_SECONDS = 10.0
 
 #: A look for requests asks the checkpoint's store, one at the progress does not.
 POLLS_FOR_REQUESTS = 5
@@ -34,7 +37,7 @@ class Rescale:
         before: how many there were.
         after: how many there should be.
         reason: why.
-        batch_id: the last micro-batch before it; -1 if there was none.
+        batch_id: the last micro-batch before it; None if there was none.
         seconds: from when the query was told to stop until it had started again; None of a change
             that was only reported.
         error: why it was undone; None if it was not.
@@ -43,7 +46,7 @@ class Rescale:
     before: int
     after: int
     reason: str
-    batch_id: int
+    batch_id: int | None
     seconds: float | None = None
     error: str | None = None
 
@@ -72,6 +75,8 @@ class ElasticQuery:
         self._earlier: list[Any] = []
         self._known: int | None = None
         self._changing = False
+        # What a change has ended it with: the query behind it was only stopped.
+        self._failed: Exception | None = None
         self._query = self._begin(None)
         self._scaler: Autoscaler | None = None
         if policy is not None:
@@ -113,6 +118,8 @@ class ElasticQuery:
 
         Raises:
             ValueError: the number is not positive.
+            ConfigurationError: ``[KEYSTATE_QUERY_HAS_ENDED]``: it had ended, or it ends now, for it
+                starts with the old number neither, or did not stop in time.
             Exception: what the new start failed with; the query goes on with the old number.
         """
         if partitions < 1:
@@ -180,9 +187,14 @@ class ElasticQuery:
         return next(reversed(self.recentProgress), None)
 
     def exception(self) -> Any:
-        """Why it ended; None if it runs or was stopped."""
+        """Why it ended; None if it runs or was stopped.
+
+        A change that could neither be made nor undone has a ``ConfigurationError``.
+        """
         with self._changes:
-            return self._query.exception()
+            if self._query.isActive:
+                return None
+            return self._failed or self._query.exception()
 
     def explain(self, extended: bool = False) -> None:
         """Prints the plans of the last micro-batch."""
@@ -208,6 +220,8 @@ class ElasticQuery:
 
         Raises:
             StreamingQueryException: it ended with an error.
+            ConfigurationError: ``[KEYSTATE_QUERY_HAS_ENDED]``: a change ended it, see
+                :meth:`rescale`.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -218,10 +232,14 @@ class ElasticQuery:
                 wait = -1 if deadline is None else max(deadline - time.monotonic(), 0)
                 if self._changes.acquire(timeout=wait):
                     try:
-                        if query is self._query:
-                            return None if timeout is None else True
+                        ended = query is self._query
                     finally:
                         self._changes.release()
+                    if ended and self._failed is not None:
+                        self._end_listener()
+                        raise self._failed
+                    if ended:
+                        return None if timeout is None else True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
 
@@ -271,7 +289,21 @@ class ElasticQuery:
             settings = {PARTITIONS: str(partitions), ON_RESTART: "auto"}
         return begin(self._spark, settings, self._start)
 
-    def _change(self, partitions: int, reason: str, border_seconds: float) -> Rescale:
+    def _rescale_if(self, partitions: int, is_wanted: Callable[[], bool]) -> Rescale:
+        """Changes the partitions if that is still wanted when a micro-batch has ended.
+
+        Raises:
+            Withdrawn: it is not.
+        """
+        return self._change(partitions, "asked for", 60.0, is_wanted)
+
+    def _change(
+        self,
+        partitions: int,
+        reason: str,
+        border_seconds: float,
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> Rescale:
         with self._changes:
             if self._stopping.is_set() or not self._query.isActive:
                 raise ConfigurationError(
@@ -280,30 +312,33 @@ class ElasticQuery:
                     code="KEYSTATE_QUERY_HAS_ENDED",
                 )
             old = self._query
-            with held_at_border(self._spark, old, border_seconds):
-                before = self.partitions or int(self._spark.conf.get(PARTITIONS) or 200)
-                batch = -1 if self.lastProgress is None else self.lastProgress.batchId
-                if partitions == before:
-                    return Rescale(before, before, reason, batch, 0.0)
-                began = time.monotonic()
-                self._changing = True
-                old.stop()
-            self._earlier = [*self._earlier, *old.recentProgress][-100:]
-            error: Exception | None = None
             try:
-                self._query, started = self._running(partitions)
-                self._known = partitions
-            except Exception as e:
-                error = e
-                self._query = self._begin(before)
-                started = time.monotonic()
-                self._known = before
+                with held_at_border(self._spark, old, border_seconds):
+                    before = self.partitions or int(self._spark.conf.get(PARTITIONS) or 200)
+                    batch = None if self.lastProgress is None else self.lastProgress.batchId
+                    if partitions == before:
+                        return Rescale(before, before, reason, batch, 0.0)
+                    if not is_wanted():
+                        raise Withdrawn
+                    began = time.monotonic()
+                    self._changing = True
+                    try:
+                        old.stop()
+                    except Exception as e:
+                        raise self._fail(
+                            f"it was stopped for a change from {before} to {partitions} partitions "
+                            f"and did not end in time: {_told(e)}"
+                        ) from e
+                self._earlier = [*self._earlier, *old.recentProgress][-100:]
+                error, started = self._start_again(before, partitions)
             finally:
                 self._changing = False
-            seconds = started - began
-            told = None if error is None else f"{type(error).__name__}: {error}"
-            done = Rescale(before, partitions, reason, batch, seconds, told)
+            told = None if error is None else _told(error)
+            done = Rescale(before, partitions, reason, batch, started - began, told)
             self._rescales.append(done)
+            if self._failed is not None:
+                log.error("Query %s: %s", self.name or self.id, self._failed)
+                raise self._failed
             if error is not None:
                 log.warning(
                     "Query %s goes on with %d partitions, for it does not start with %d: %s",
@@ -314,15 +349,48 @@ class ElasticQuery:
                 )
                 raise error
             log.info(
-                "Query %s went from %d to %d partitions after micro-batch %d in %.2f s: %s",
+                "Query %s went from %d to %d partitions %s in %.2f s: %s",
                 self.name or self.id,
                 before,
                 partitions,
-                batch,
-                seconds,
+                "before its first batch" if batch is None else f"after micro-batch {batch}",
+                done.seconds,
                 reason,
             )
             return done
+
+    def _start_again(self, before: int, partitions: int) -> tuple[Exception | None, float]:
+        """Starts it, and if it fails as it was before; what it failed with, and when it started."""
+        try:
+            self._query, started = self._running(partitions)
+            self._known = partitions
+            return None, started
+        except Exception as e:
+            error = e
+        try:
+            self._query = self._begin(before)
+            self._known = before
+        except Exception as e:
+            failed = self._fail(
+                f"it starts neither with {partitions} partitions: {_told(error)}; nor with the "
+                f"{before} that it had: {_told(e)}"
+            )
+            failed.__cause__ = e
+        return error, time.monotonic()
+
+    def _fail(self, reason: str) -> Exception:
+        """The error with which it ends: the query behind it was only stopped."""
+        self._failed = ConfigurationError(
+            f"the query has ended: {reason}. Start it again",
+            code="KEYSTATE_QUERY_HAS_ENDED",
+        )
+        self._stopping.set()
+        return self._failed
+
+    def _end_listener(self) -> None:
+        """Who asked for the change is told, before this process may end."""
+        if self._listener is not threading.current_thread():
+            self._listener.join(_TELL_SECONDS)
 
     def _running(self, partitions: int) -> tuple[Any, float]:
         """The query, once it has looked at its checkpoint and not failed; and when it started."""
@@ -330,6 +398,10 @@ class ElasticQuery:
         started = time.monotonic()
         make_sure(self._spark, query)
         return query, started
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def elastic(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import keystate
@@ -20,6 +23,8 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
+from keystate._jvm import bridge
+from keystate._rescale_requests import Withdrawn
 from keystate.elasticity import ON_RESTART, PARTITIONS
 from pyspark.errors import StreamingQueryException
 
@@ -45,14 +50,16 @@ class Counting:
         self.batches: dict[int, list[tuple[int, int]]] = {}
         self.started_with: list[str | None] = []
         self.fails_with: str | None = None
+        self.seconds = 0.0
 
     def start(self) -> Any:
         partitions = self.fed._spark.conf.get(PARTITIONS)
         self.started_with.append(partitions)
-        if partitions == self.fails_with:
+        if self.fails_with in (partitions, "all"):
             raise OSError("no such queue")
 
         def take(df: Any, batch: int) -> None:
+            time.sleep(self.seconds)
             self.batches[batch] = [tuple(row) for row in df.collect()]
 
         counted = keystate.keyed(self.fed.source(), "key").process(Count(), "key long, count long")
@@ -223,8 +230,10 @@ def test_a_change_that_fails_is_undone(
     counting: Counting, elastic: Callable[..., ElasticQuery]
 ) -> None:
     query = elastic()
+    assert query.rescale(1).batch_id is None
     counting.feed(1)
     query.processAllAvailable()
+    assert query.rescale(2).batch_id == 0
     # What starts it fails.
     counting.fails_with = "3"
     with pytest.raises(OSError, match="no such queue"):
@@ -237,13 +246,120 @@ def test_a_change_that_fails_is_undone(
     counting.feed(1)
     query.processAllAvailable()
     counting.check(3)
-    assert [one.error and one.error.split(":")[0] for one in query.rescales] == [
+    assert [one.error and one.error.split(":")[0] for one in query.rescales[2:]] == [
         "OSError",
         "CheckpointError",
     ]
     assert query.partitions == 2 and query.isActive
     with pytest.raises(ValueError, match="at least 1"):
         query.rescale(0)
+
+
+def test_a_change_that_can_not_be_undone_ends_it_with_the_error(
+    spark: Any, counting: Counting, elastic: Callable[..., ElasticQuery]
+) -> None:
+    """Who watches it sees a failure, no stop; and who asked is told before the driver ends."""
+    query = elastic(poll_seconds=0.02)
+    counting.feed(1)
+    query.processAllAvailable()
+    while not (counting.fed.checkpoint / "_keystate" / "rescale" / "listener").exists():
+        time.sleep(0.05)
+    counting.fails_with = "all"
+    told: list[CheckpointError] = []
+
+    def ask() -> None:
+        with pytest.raises(CheckpointError) as e:
+            admin.rescale(str(counting.fed.checkpoint), 3, spark=spark)
+        told.append(e.value)
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    both = r"neither with 3 partitions: OSError: no such queue; nor with the 2 that it had: OSError"
+    with pytest.raises(ConfigurationError, match=both) as ended:
+        query.awaitTermination()
+    assert ended.value.code == "KEYSTATE_QUERY_HAS_ENDED"
+    assert not query._listener.is_alive()
+    asker.join(10)
+    assert [one.code for one in told] == ["KEYSTATE_QUERY_HAS_ENDED"] and "no such" in str(told[0])
+    assert not query.isActive and query.exception() is ended.value
+    (change,) = query.rescales
+    assert change.error == "OSError: no such queue"
+    with pytest.raises(ConfigurationError, match="KEYSTATE_QUERY_HAS_ENDED"):
+        query.rescale(3)
+    # A supervisor starts it again.
+    counting.fails_with = None
+    counting.feed(1)
+    elastic().processAllAvailable()
+    counting.check(2)
+
+
+def test_a_stop_that_takes_too_long_ends_it_with_the_error(
+    counting: Counting, elastic: Callable[..., ElasticQuery], settings: Callable[..., None]
+) -> None:
+    settings(**{"spark.sql.streaming.stopTimeout": "200ms"})
+    query = elastic()
+    counting.feed(1)
+    query.processAllAvailable()
+    counting.seconds = 3.0
+    counting.feed(1)
+    while query.status["message"].startswith("Waiting"):
+        time.sleep(0.01)
+    time.sleep(1)
+    with pytest.raises(ConfigurationError, match="from 2 to 3 partitions and did not end in time"):
+        query.rescale(3, border_seconds=0.1)
+    with pytest.raises(ConfigurationError, match="did not end in time"):
+        query.awaitTermination(60)
+    assert not query.isActive and "did not end in time" in str(query.exception())
+    time.sleep(counting.seconds)  # Spark calls it ended as soon as it is to end
+    query.stop()
+    assert not query.isActive
+
+
+@pytest.mark.parametrize("way", ["ctrl-c", "killed", "out of time", "withdrawn at the border"])
+def test_nobody_waits_any_more_for_what_was_asked(
+    spark: Any, way: str, counting: Counting, elastic: Callable[..., ElasticQuery]
+) -> None:
+    """Then it is not done, also not by the next driver."""
+    checkpoint = str(counting.fed.checkpoint)
+    never = elastic(poll_seconds=3600)
+    counting.feed(1)
+    never.processAllAvailable()
+    folder = counting.fed.checkpoint / "_keystate" / "rescale"
+    folder.mkdir()
+    (folder / "listener").touch()
+    if way in ("ctrl-c", "killed"):
+        command = [sys.executable, "-m", "keystate", "rescale", checkpoint, "3"]
+        asker = subprocess.Popen(command, stderr=subprocess.PIPE)
+        while not (requests := list(folder.glob("*.request"))):
+            assert asker.poll() is None
+            time.sleep(0.05)
+        jvm = json.loads(requests[0].read_text())["asker"]["pid"]
+        asker.send_signal(signal.SIGINT if way == "ctrl-c" else signal.SIGKILL)
+        asker.communicate(timeout=60)
+        if way == "killed":
+            while Path(f"/proc/{jvm}").exists():
+                time.sleep(0.05)
+    elif way == "out of time":
+        assert bridge.call(spark, "askRescale", checkpoint, 3, 100)
+        time.sleep(0.2)
+    else:
+        request = bridge.call(spark, "askRescale", checkpoint, 3, 60_000)
+        assert bridge.call(spark, "isRescaleWanted", checkpoint, request)
+        bridge.call(spark, "withdrawRescale", checkpoint, request)
+        with pytest.raises(Withdrawn):
+            never._rescale_if(3, lambda: bridge.call(spark, "isRescaleWanted", checkpoint, request))
+        assert never.isActive and never.rescales == []
+    assert len(list(folder.glob("*.request"))) == (way in ("killed", "out of time"))
+    never.stop()
+    query = elastic(poll_seconds=0.02)
+    counting.feed(1)
+    while not (folder / "listener").exists() or list(folder.glob("*.request")):
+        time.sleep(0.05)
+    time.sleep(0.5)
+    query.processAllAvailable()
+    assert query.partitions == 2 and query.rescales == []
+    assert [path.name for path in folder.iterdir() if path.suffix != ".crc"] == ["listener"]
+    counting.check(2)
 
 
 def test_an_error_of_the_function_ends_it(

@@ -85,9 +85,12 @@ private[keystate] trait RunningQueryCalls {
   def answerRescale(checkpoint: String, id: String, answer: String): Unit =
     requests(checkpoint).answer(id, answer)
 
+  /** Whether who asked still waits. */
+  def isRescaleWanted(checkpoint: String, id: String): Boolean = requests(checkpoint).isWanted(id)
+
   /** The request's id; empty if nobody listens. */
-  def askRescale(checkpoint: String, partitions: Int): String =
-    requests(checkpoint).ask(partitions).getOrElse("")
+  def askRescale(checkpoint: String, partitions: Int, goodForMillis: Long): String =
+    requests(checkpoint).ask(partitions, goodForMillis).getOrElse("")
 
   /** The answer; empty if there is none yet. */
   def rescaleAnswer(checkpoint: String, id: String): String =

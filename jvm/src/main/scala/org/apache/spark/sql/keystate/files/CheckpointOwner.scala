@@ -94,8 +94,8 @@ private[keystate] object CheckpointOwner extends Logging {
     checkFinished(checkpoint, files)
     files.mkdirs(folder(checkpoint))
     val content = JsonMethods.compact(
-      ("format" -> Format) ~ ("run" -> run) ~ ("host" -> host) ~ ("pid" -> process.pid) ~
-        ("process_start" -> processStart(process)) ~ ("time" -> Instant.now.toString)
+      ("format" -> Format) ~ ("run" -> run) ~ ("host" -> process.host) ~ ("pid" -> process.pid) ~
+        ("process_start" -> process.start) ~ ("time" -> Instant.now.toString)
     )
     def write(number: Long): Long =
       try {
@@ -262,14 +262,14 @@ private[keystate] object CheckpointOwner extends Logging {
     */
   def aliveElsewhere(checkpoint: Path, conf: Configuration): Option[String] =
     notEnded(checkpoint, conf)
-      .filter(owner => owner.host == host && owner.pid != process.pid && isAliveHere(owner))
+      .filter(owner => owner.process.isHere && owner.pid != process.pid && owner.process.mayRun)
       .map(_.toString)
 
   /** Whether a run that has the checkpoint may go on. It does not if its process was killed on this
     * machine.
     */
   def mayBeAlive(checkpoint: Path, conf: Configuration): Boolean =
-    notEnded(checkpoint, conf).exists(owner => owner.host != host || isAliveHere(owner))
+    notEnded(checkpoint, conf).exists(_.process.mayRun)
 
   private def notEnded(checkpoint: Path, conf: Configuration): Option[Owner] = {
     val files = CheckpointFiles.create(folder(checkpoint), conf)
@@ -279,10 +279,6 @@ private[keystate] object CheckpointOwner extends Logging {
       owner <- read(checkpoint, number, files)
     } yield owner
   }
-
-  private def isAliveHere(owner: Owner): Boolean =
-    Option(ProcessHandle.of(owner.pid).orElse(null))
-      .exists(process => process.isAlive && processStart(process) == owner.process_start)
 
   private def describe(checkpoint: Path, number: Long, files: CheckpointFileManager): String =
     read(checkpoint, number, files).fold("another driver")(_.toString)
@@ -327,15 +323,7 @@ private[keystate] object CheckpointOwner extends Logging {
   private def ended(checkpoint: Path, number: Long) =
     new Path(folder(checkpoint), s"$number$Ended")
 
-  private def process = ProcessHandle.current
-
-  private lazy val host: String =
-    try InetAddress.getLocalHost.getHostName
-    catch { case NonFatal(_) => ManagementFactory.getRuntimeMXBean.getName }
-
-  /** The start time of a process: its number alone is not unique, because numbers are reused. */
-  private def processStart(process: ProcessHandle): Long =
-    process.info.startInstant.map[Long](_.toEpochMilli).orElse(0L)
+  private def process = KnownProcess.current
 
   private final case class Owner(
       run: String,
@@ -344,6 +332,37 @@ private[keystate] object CheckpointOwner extends Logging {
       process_start: Long,
       time: String
   ) {
+    def process: KnownProcess = KnownProcess(host, pid, process_start)
     override def toString: String = s"$run (process $pid on $host, since $time)"
   }
+}
+
+/** A process, as others can tell whether it still runs.
+  *
+  * @param start
+  *   when it started, in ms: its number alone is not unique, because numbers are used again
+  */
+private[keystate] final case class KnownProcess(host: String, pid: Long, start: Long) {
+
+  /** Whether it is of this machine. */
+  def isHere: Boolean = host == KnownProcess.current.host
+
+  /** False if it has ended, which can be told of this machine's only. */
+  def mayRun: Boolean = !isHere || KnownProcess.isAlive(this)
+}
+
+private[keystate] object KnownProcess {
+  lazy val current: KnownProcess = {
+    val host =
+      try InetAddress.getLocalHost.getHostName
+      catch { case NonFatal(_) => ManagementFactory.getRuntimeMXBean.getName }
+    KnownProcess(host, ProcessHandle.current.pid, startOf(ProcessHandle.current))
+  }
+
+  private def isAlive(known: KnownProcess): Boolean =
+    Option(ProcessHandle.of(known.pid).orElse(null))
+      .exists(process => process.isAlive && startOf(process) == known.start)
+
+  private def startOf(process: ProcessHandle): Long =
+    process.info.startInstant.map[Long](_.toEpochMilli).orElse(0L)
 }

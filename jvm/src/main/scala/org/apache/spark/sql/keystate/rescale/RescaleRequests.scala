@@ -9,12 +9,16 @@ import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods.{compact, parse}
 import org.json4s.{DefaultFormats, Formats}
 
-import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, KnownProcess}
 
 /** The folder `_keystate/rescale` of a checkpoint, by which another process asks the driver of an
   * elastic query for another number of partitions. As long as such a query runs there is the file
   * `listener`. Who asks writes `<id>.request`. The driver writes `<id>.answer` and deletes the
   * request; who asked deletes the answer. Nothing depends on these files but who waits for them.
+  *
+  * A request says who asked and until when that waits. One whose asker has ended, or waits no longer,
+  * is deleted and not carried out: a later driver would else do what nobody wants any more. The time
+  * is the asker's, so the clocks of both machines must agree to some seconds.
   */
 private[keystate] final class RescaleRequests(checkpoint: Path, conf: Configuration) {
   import RescaleRequests._
@@ -32,23 +36,41 @@ private[keystate] final class RescaleRequests(checkpoint: Path, conf: Configurat
       write(listener, "")
     } else files.delete(listener)
 
-  /** The requests without an answer: their ids and numbers of partitions. */
+  /** The requests without an answer whose askers wait: their ids and numbers of partitions. */
   def waiting: Seq[(String, Int)] = names.collect { case Request(id) => id }.flatMap { id =>
-    read(file(id, "request")).map(text => id -> (parse(text) \ "partitions").extract[Int])
+    val asked = wanted(id)
+    if (asked.isEmpty) files.delete(file(id, "request"))
+    asked.map(id -> _.partitions)
   }
 
-  def answer(id: String, answer: String): Unit = {
+  /** Whether who asked waits. */
+  def isWanted(id: String): Boolean = wanted(id).isDefined
+
+  private def wanted(id: String): Option[Asked] = read(file(id, "request")).flatMap { text =>
+    val asked = parse(text).extract[Asked]
+    Option.when(asked.until > System.currentTimeMillis && asked.asker.mayRun)(asked)
+  }
+
+  /** Answers a request that was not withdrawn. */
+  def answer(id: String, answer: String): Unit = if (files.exists(file(id, "request"))) {
     write(file(id, "answer"), answer)
     files.delete(file(id, "request"))
   }
 
   // The side of who asks.
 
-  /** Asks, and returns the request's id. None if no elastic query runs that could answer. */
-  def ask(partitions: Int): Option[String] =
+  /** Asks, and returns the request's id. None if no elastic query runs that could answer.
+    *
+    * @param goodForMillis
+    *   how long this process waits
+    */
+  def ask(partitions: Int, goodForMillis: Long): Option[String] =
     Option.when(files.exists(listener) && CheckpointOwner.mayBeAlive(checkpoint, conf)) {
       val id = UUID.randomUUID.toString
-      val content = ("format" -> Format) ~ ("partitions" -> partitions)
+      val asker = KnownProcess.current
+      val content = ("format" -> Format) ~ ("partitions" -> partitions) ~
+        ("until" -> (System.currentTimeMillis + goodForMillis)) ~
+        ("asker" -> ("host" -> asker.host) ~ ("pid" -> asker.pid) ~ ("start" -> asker.start))
       write(file(id, "request"), compact(content))
       id
     }
@@ -78,5 +100,6 @@ private[keystate] final class RescaleRequests(checkpoint: Path, conf: Configurat
 private[keystate] object RescaleRequests {
   private implicit val formats: Formats = DefaultFormats
   private final val Format = 1
+  private final case class Asked(partitions: Int, until: Long, asker: KnownProcess)
   private val Request = """([0-9a-f-]{36})\.request""".r
 }

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Runs pip so that one sees what it does: by its progress bars in a terminal, else by what it fetches and builds.
+# Runs pip so that one sees what it does: by its progress bars in a terminal, else by what it fetches and builds. If it
+# fails, all that it said comes last.
 set -u
 [ ! -t 1 ] || exec "$@"
-status=$(mktemp)
-{ "$@" || echo $? > "$status"; } | grep -E '^(  Downloading|Collecting|Building|Installing|Successfully|ERROR|error)' |
-  grep -v -E '^(Collecting .*from|  Downloading .*(kB|bytes|metadata)\b)' | cut -c 1-200
-failed=$(cat "$status")
-rm -f "$status"
-exit "${failed:-0}"
+said=$(mktemp -d)
+trap 'rm -rf "$said"' EXIT
+{ "$@" 2>&1 || echo $? > "$said/status"; } | tee "$said/log" |
+  grep -E '^(  Downloading|Building|Installing|Successfully)' |
+  grep -v -E '^  Downloading .*([0-9] ?kB|bytes|metadata)' | cut -c 1-200
+[ ! -e "$said/status" ] || { tail -n 100 "$said/log" >&2 && exit "$(cat "$said/status")"; }

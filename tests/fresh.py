@@ -1,6 +1,6 @@
 """What README says, word for word, on a machine that has nothing: a bare Debian root.
 
-python -m tests.fresh [bookworm | trixie] [compiler | sbt | odd | python=FOLDER | only=TEXT ...]
+python -m tests.fresh [bookworm | trixie] [compiler | sbt | odd | one-core | python=FOLDER ...]
 
 It makes the root by debootstrap, which takes root's rights, and clones this repository into it.
 Then it runs the commands of README's "Try it": the line with sudo as root, and the others as a user
@@ -12,6 +12,7 @@ What can be tried besides:
 - ``compiler``: with one.
 - ``sbt``: the root has sbt, and not Maven.
 - ``odd``: another time zone, a narrow umask, a home folder with a space, no IPv6.
+- ``one-core``: on one of this machine's cores.
 - ``python=FOLDER``: a Python of this machine, such as one of pyenv, instead of Debian's.
 - ``only=TEXT``: of the commands of make, those with this text in them.
 """
@@ -128,7 +129,8 @@ class Machine:
         told = [f"{name}={value}" for name, value in environment.items()]
         words = [*inside, "/bin/sh", "-c", f"cd {shlex.quote(folder or '/')} && {command}"]
         whole = f"{mounts} && exec env -i {shlex.join([*told, *words])}"
-        spaces = ["unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
+        cores = ["taskset", "--cpu-list", "0"] if "one-core" in self.tries else []
+        spaces = [*cores, "unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child"]
         self._timed(command, [*spaces, "sh", "-c", whole])
 
     def pythons(self) -> list[str]:

@@ -1,6 +1,9 @@
 """A query whose code is compared and promoted again and again, to be killed.
 
-python canary_query.py FOLDER FORMAT BACKEND SEED
+python canary_query.py FOLDER FORMAT BACKEND SEED [WAITS]
+
+With WAITS the first promotion of a changed copy waits to be killed, `before` the copy has the place
+of the checkpoint or `after` that, and makes the file FOLDER/waits.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any
 import keystate
 import pyarrow as pa
 from keystate import KeyedProcessFunction, ValueStateDescriptor, admin
+from keystate._canary import promotion
 from keystate.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 
@@ -101,7 +105,21 @@ def last_batch(folder: Path) -> int:
     return max((int(path.stem) for path in (folder / "output").glob("*.json")), default=-1)
 
 
-def main(folder: Path, checkpoint_format: str, backend: str, seed: int) -> None:
+def wait_in_promotion(folder: Path, waits: str) -> None:
+    exchange = promotion.Promotion._exchange
+
+    def waiting(self: Any, method: str) -> None:
+        if waits == "after":
+            exchange(self, method)
+        (folder / "waits").touch()
+        time.sleep(600)
+
+    promotion.Promotion._exchange = waiting  # type: ignore[method-assign, assignment]
+
+
+def main(folder: Path, checkpoint_format: str, backend: str, seed: int, waits: str = "") -> None:
+    if waits:
+        wait_in_promotion(folder, waits)
     rng = random.Random(seed)
     settings = {FORMAT_KEY: checkpoint_format, "spark.keystate.backend": backend}
     spark = sessions.create("local[2]", 2, **settings)
@@ -112,7 +130,7 @@ def main(folder: Path, checkpoint_format: str, backend: str, seed: int) -> None:
     while query.lastProgress is None:
         time.sleep(0.05)
     while last_batch(folder) < FILES - 1:
-        edits = rng.random() < 0.6
+        edits = bool(waits) or rng.random() < 0.6
         number = number_of(at)
         start_new = starter(spark, folder, f"canary-{uuid.uuid4()}", 1 if edits else 0, **pace)
         (folder / "at-work").touch()
@@ -134,4 +152,4 @@ def main(folder: Path, checkpoint_format: str, backend: str, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), *sys.argv[5:])

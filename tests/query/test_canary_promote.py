@@ -251,14 +251,29 @@ def test_cut_off_anywhere(spark: Any, production: Production, monkeypatch: Any) 
             canary.promote(production.start(Renamed()), to=to)
         moved = admin.moved_to(counting.checkpoint)
         assert (moved is not None) == (stand_in is not die), name
+        if Path(to).exists():
+            other, code = (
+                (counting.checkpoint, "KEYSTATE_CHECKPOINT_MOVED")
+                if moved
+                else (to, "KEYSTATE_PROMOTION_UNFINISHED")
+            )
+            counting.feed()  # without rows nothing is planned, and nothing fails
+            refused = production.start(Count() if moved else Renamed())(other)
+            with pytest.raises(StreamingQueryException, match=code):
+                refused.processAllAvailable()
         query = production.start(Renamed() if moved else Count())(moved or counting.checkpoint)
         production.go_on(query)
     canary.drop()
     query.stop()
-    # Cut off just before the last file of it was written: still nobody takes it for what was left.
-    mark = Path(to, "_keystate/fork/made")
-    assert not mark.exists()
-    mark.write_text(f"file:{counting.checkpoint}")
+    # The next start finds that it has gone on by itself. Whatever is in the old place then, it does.
+    query = production.start(Renamed())(to)
+    production.go_on(query)
+    query.stop()
+    admin.delete(counting.checkpoint)
+    query = production.start(Renamed())(to)
+    production.go_on(query)
+    query.stop()
+    # Nobody takes it for what was left of a promotion.
     with pytest.raises(CheckpointError, match="KEYSTATE_CANNOT_CANARY"):
         keystate.canary(to, production.start(Count()), at=to)
     assert admin.verify(to) == []

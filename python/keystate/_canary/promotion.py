@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from keystate import admin
 from keystate._checkpoint.editor import CheckpointEditor, write_successor
 from keystate._jvm import bridge
-from keystate._starts import begin_at, make_sure
+from keystate._starts import begin_at, is_same, make_sure
 from keystate.stopping import stop_at_border
 
 log = logging.getLogger("keystate")
@@ -44,25 +44,38 @@ class Promotion:
 
     def run(self, old: Any, start: Callable[[str], Any], border_seconds: float) -> Any:
         """Ends the old query, and starts the new one; returns it once it is known to work."""
-        if self._to is not None:
-            # What an earlier promotion left that was cut off. Of another checkpoint it fails here.
-            bridge.call(self._spark, "deleteFork", self._to)
+        if self._to is not None and not self._has_moved(self._to):
+            bridge.call(self._spark, "checkPromotionTarget", self._to)
         if old is not None and old.isActive:
             stop_at_border(old, border_seconds=border_seconds, spark=self._spark)
         bridge.call(self._spark, "checkStopped", self._checkpoint)
         self._is_stopped = True
         place = self._checkpoint
         if self._edit is not None and self._to is not None:
-            editor = admin.edit(self._checkpoint, spark=self._spark)
-            self._edit(editor)
-            self._batch = write_successor(editor, self._to)
-            self._same_keys = editor.same_keys
-            self._exchange("promote")
+            self._move(self._edit, self._to)
             place = self._to
         query = begin_at(self._spark, start, place)
         make_sure(self._spark, query)
         log.info("New code goes on with %s", place)
         return query
+
+    def _move(self, edit: Callable[[CheckpointEditor], Any], to: str) -> None:
+        """Puts a changed copy in the place of the checkpoint, unless it is there already."""
+        if self._has_moved(to):
+            return
+        bridge.call(self._spark, "beginPromotion", self._checkpoint, to)
+        try:
+            editor = admin.edit(self._checkpoint, spark=self._spark)
+            edit(editor)
+            self._batch = write_successor(editor, to)
+            self._same_keys = editor.same_keys
+            self._exchange("promote")
+        finally:
+            bridge.call(self._spark, "endPromotion", self._checkpoint, to)
+
+    def _has_moved(self, to: str) -> bool:
+        moved = bridge.call(self._spark, "movedTo", self._checkpoint)
+        return is_same(self._spark, moved, to)
 
     def may_go_back(self) -> bool:
         """Puts the old checkpoint in its place again, for the old code to start.

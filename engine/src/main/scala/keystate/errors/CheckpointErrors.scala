@@ -158,6 +158,15 @@ private[errors] trait CheckpointErrors {
       "there (keystate.admin.moved_to tells a program where)."
   )
 
+  /** @param goesOn
+    *   where the query does
+    */
+  def notPromoted(checkpoint: String, goesOn: String): KeystateException =
+    ErrorCode.PromotionUnfinished.error(
+      s"$checkpoint was made by a promotion that was cut off or undone, so the query goes on with " +
+        s"$goesOn. Start it there; a canary's promote(start, to=...) makes this copy anew."
+    )
+
   def notAFork(path: String): KeystateException = new KeystateException(
     ErrorCode.CannotCanary,
     s"$path is there, and no canary has made it, so none deletes it. Give the canary another folder " +

@@ -89,6 +89,7 @@ object ErrorCode {
   val ParallelismChanged: ErrorCode = of("KEYSTATE_PARALLELISM_CHANGED")
   val ParallelismTooHigh: ErrorCode = of("KEYSTATE_PARALLELISM_TOO_HIGH")
   val PickleRefused: ErrorCode = of("KEYSTATE_PICKLE_REFUSED")
+  val PromotionUnfinished: ErrorCode = of("KEYSTATE_PROMOTION_UNFINISHED")
   val Protocol: ErrorCode = of("KEYSTATE_PROTOCOL")
   val ProviderMissing: ErrorCode = of("KEYSTATE_PROVIDER_MISSING")
   val QueryIsRunning: ErrorCode = of("KEYSTATE_QUERY_IS_RUNNING")

@@ -76,6 +76,18 @@ private[keystate] trait CopyCalls {
 
   private def forkAt(path: String) = new Fork(checkpoints.place(path), checkpoints.conf)
 
+  /** Throws if a promotion could not write its copy there. */
+  def checkPromotionTarget(copy: String): Unit = {
+    checkpoints.stopped(copy)
+    forkAt(copy).checkFree()
+  }
+
+  /** Begins a [[Promotion]], which `endPromotion` has to end. */
+  def beginPromotion(checkpoint: String, copy: String): Unit =
+    promotion(checkpoint, copy, "[]").begin()
+
+  def endPromotion(checkpoint: String, copy: String): Unit = promotion(checkpoint, copy, "[]").end()
+
   /** Puts a copy in the place of a checkpoint that is done with `batch`: see [[Promotion]].
     *
     * @param sameKeys

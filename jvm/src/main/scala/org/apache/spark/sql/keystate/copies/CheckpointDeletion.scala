@@ -4,7 +4,9 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.files.{CheckpointBases, CheckpointFiles, CheckpointOwner}
+import org.apache.spark.sql.keystate.files.{
+  CheckpointBases, CheckpointFiles, CheckpointOwner, OwnerFiles
+}
 
 /** Deletes a checkpoint, or a savepoint. What savepoints by reference need of it stays, until the last
   * of them is deleted too.
@@ -33,6 +35,7 @@ private[keystate] final class CheckpointDeletion(root: Path, conf: Configuration
     Seq(unfinished, deleted).foreach(
       CheckpointFiles.write(files, _, overwriteIfPossible = true)(_ => ())
     )
+    forgetSuccessor()
     val needed = references.sweep()
     if (needed.isEmpty) {
       deleteAll()
@@ -43,6 +46,17 @@ private[keystate] final class CheckpointDeletion(root: Path, conf: Configuration
       runs.size
     }
   }
+
+  /** The checkpoint that has this one's place need not ask for it any more, whatever is there later. */
+  private def forgetSuccessor(): Unit =
+    CheckpointOwner.moved(root, files).map(new Path(_)).foreach { to =>
+      val there = CheckpointFiles.create(to, conf)
+      if (
+        CheckpointOwner
+          .successor(to, there)
+          .exists(of => CheckpointFiles.isSamePlace(new Path(of.original), root))
+      ) there.delete(new Path(to, OwnerFiles.SuccessorFile))
+    }
 
   private def deleteAll(): Unit = {
     def others(folder: Path, but: Path*) =

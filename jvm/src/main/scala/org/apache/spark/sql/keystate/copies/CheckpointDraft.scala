@@ -14,6 +14,7 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, FileUtil, Path}
 import org.json4s._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
+import org.json4s.jackson.Serialization
 
 import org.apache.spark.sql.classic.SparkSession
 
@@ -22,7 +23,8 @@ import keystate.files.{Concurrently, StoreLocation}
 import keystate.version.{FileSource, InlineSource, Manifest, SharedPath, VersionCopy}
 import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, NamedSegments, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.{
-  CheckpointFiles, CheckpointOwner, OffsetEntry, QueryLogs, SparkCheckpointStorage, SparkFiles
+  CheckpointFiles, CheckpointOwner, OffsetEntry, OwnerFiles, QueryLogs, SparkCheckpointStorage,
+  SparkFiles
 }
 import org.apache.spark.sql.keystate.forget.{CarriedRequests, ForgetFiles}
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
@@ -84,7 +86,10 @@ private[keystate] final class CheckpointDraft(
     // off.
     def all(): Unit = {
       fork.fold(copy(Seq("metadata"))) { identity =>
-        put(Fork.Mark, identity.original)
+        identity.successor match {
+          case Some(successor) => put(OwnerFiles.SuccessorFile, Serialization.write(successor))
+          case None => put(Fork.Mark, "")
+        }
         put("metadata", compact(render(JObject("id" -> JString(identity.query)))))
       }
       body
@@ -317,7 +322,7 @@ private[keystate] final class CheckpointDraft(
     *   those whose keys are as they were, and their numbers in the copy
     */
   def copyRequests(last: Long, operators: Long => Option[Long] = Some(_)): Unit =
-    if (fork.forall(_.original.nonEmpty)) {
+    if (fork.forall(_.successor.nonEmpty)) {
       val carried = new CarriedRequests(new ForgetFiles(source.root, conf), last, operators)
       carried.checkNoneLost(source.location)
       val isBegun = fs.exists(new Path(root, s"offsets/${last + 1}"))

@@ -1,19 +1,14 @@
 package org.apache.spark.sql.keystate.copies
 
 import java.io.FileNotFoundException
-import java.nio.charset.StandardCharsets.UTF_8
 import java.util.UUID
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import org.json4s.JString
-import org.json4s.jackson.JsonMethods.parse
-
-import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
 import keystate.errors.{ErrorCode, KeystateErrors, KeystateException}
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
-import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, QueryLogs, SparkFiles}
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, OwnerFiles, QueryLogs}
 import org.apache.spark.sql.keystate.forget.{CarriedRequests, ForgetFiles}
 
 /** A copy of a checkpoint for a query that runs beside the one of the original, on the same input. It
@@ -68,11 +63,16 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
     offsets.begin(batch, entry)
   }
 
-  /** Deletes it, also if it is cut off. Throws if it is another checkpoint. */
-  def delete(): Unit = {
+  /** Deletes it, also if it is cut off. Throws if it is another checkpoint.
+    *
+    * @param asSuccessor
+    *   whether it may be a successor that has not the place of its original. Then this driver has to be
+    *   the last owner of the original ([[Promotion]]), so no other one is about to give it that place
+    */
+  def delete(asSuccessor: Boolean = false): Unit = {
     val fs = root.getFileSystem(conf)
-    if (fs.exists(root) && fs.listStatus(root).nonEmpty) {
-      if (!isForksOwn) throw KeystateErrors.notAFork(s"$root")
+    if (isThere) {
+      if (!(isOwn || asSuccessor && isBeside)) throw KeystateErrors.notAFork(s"$root")
       new CheckpointDeletion(root, conf).run()
     }
     // What a process wrote that died before it gave the folder its name.
@@ -83,27 +83,32 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
     catch { case _: FileNotFoundException => }
   }
 
-  /** Whether it was made here, and nobody has come to need it. */
-  private def isForksOwn: Boolean = isCutOff ||
-    CheckpointFiles.readIfThere(files, mark(root)).map(new String(_, UTF_8)).exists { original =>
-      original.isEmpty || isBeside(new Path(original))
-    }
+  /** Throws if there is something in its place that a promotion would not delete. */
+  def checkFree(): Unit =
+    if (isThere && !isOwn && !isBeside) throw KeystateErrors.notAFork(s"$root")
 
-  /** Whether the making of it, or its deletion, did not come to an end. */
-  private def isCutOff: Boolean =
-    files.exists(CheckpointOwner.unfinished(root)) && CheckpointOwner.moved(root, files).isEmpty
+  private def isThere: Boolean = {
+    val fs = root.getFileSystem(conf)
+    fs.exists(root) && fs.listStatus(root).nonEmpty
+  }
 
-  /** Whether the checkpoint whose place it was to take goes on itself, or in a third place. If that
-    * is deleted, or another one is there by now, it may be that this one took its place: the mark
-    * stays if a driver died while it promoted it.
+  /** Whether it was made here for a query beside the original, or never came to be whole. */
+  private def isOwn: Boolean =
+    files.exists(CheckpointOwner.unfinished(root)) || files.exists(new Path(root, Mark))
+
+  /** Whether it is a successor whose original goes on, itself or in a third place; and it has nothing
+    * but what it has of that. If the original is deleted, or another one is there by now, it may be
+    * that this one took its place.
     */
-  private def isBeside(original: Path): Boolean = {
+  private def isBeside: Boolean = CheckpointOwner.successor(root, files).exists { successor =>
+    val original = new Path(successor.original)
     val there = CheckpointFiles.create(original, conf)
-    val goesOn = CheckpointOwner.moved(original, there) match {
-      case Some(to) => !CheckpointFiles.isSamePlace(new Path(to), root)
-      case None => !there.exists(CheckpointOwner.unfinished(original))
-    }
-    goesOn && queryOf(original, there).exists(queryOf(root, files).contains)
+    val hasItsPlace = CheckpointOwner
+      .moved(original, there)
+      .exists(to => CheckpointFiles.isSamePlace(new Path(to), root))
+    !hasItsPlace && !there.exists(CheckpointOwner.unfinished(original)) &&
+    QueryLogs.query(original, there).contains(successor.query) &&
+    QueryLogs.commits(conf, root).batches.forall(_ <= successor.batch)
   }
 }
 
@@ -111,34 +116,26 @@ private[keystate] object Fork {
 
   /** @param query
     *   the id of its query
-    * @param original
-    *   where the checkpoint is whose place it is to take ([[Promotion]]); else empty
+    * @param successor
+    *   of a copy that is to take the place of a checkpoint ([[Promotion]])
     */
-  final case class Identity(query: String = UUID.randomUUID.toString, original: String = "")
+  final case class Identity(
+      query: String = UUID.randomUUID.toString,
+      successor: Option[OwnerFiles.Successor] = None
+  )
 
   object Identity {
 
     /** Of a copy that is to take the place of a checkpoint. */
     def ofSuccessor(original: QueryCheckpoint): Identity = {
-      val query = queryOf(original.root, original.files)
+      val query = QueryLogs
+        .query(original.root, original.files)
         .getOrElse(throw KeystateErrors.noCheckpoint(s"${original.root}"))
-      Identity(query, s"${original.root}")
-    }
-  }
-
-  /** The id of a checkpoint's query. None if there is no checkpoint. */
-  private def queryOf(root: Path, files: CheckpointFileManager): Option[String] = {
-    val metadata = new Path(root, "metadata")
-    CheckpointFiles.readIfThere(files, metadata).map { json =>
-      SparkFiles.reading(metadata) {
-        val JString(query) = parse(new String(json, UTF_8)) \ "id": @unchecked
-        query
-      }
+      val batch = original.lastBatch
+      Identity(query, Some(OwnerFiles.Successor(s"${original.root}", query, batch)))
     }
   }
 
   /** The file that only forks have. */
-  def mark(root: Path): Path = new Path(root, Mark)
-
   final val Mark = "_keystate/fork/made"
 }

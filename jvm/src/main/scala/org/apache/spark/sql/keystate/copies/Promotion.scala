@@ -1,7 +1,5 @@
 package org.apache.spark.sql.keystate.copies
 
-import java.nio.charset.StandardCharsets.UTF_8
-
 import scala.util.Using
 
 import org.apache.hadoop.conf.Configuration
@@ -9,16 +7,23 @@ import org.apache.hadoop.fs.Path
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
-import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, QueryLogs}
+import org.apache.spark.sql.keystate.files.{CheckpointOwner, QueryLogs}
 import org.apache.spark.sql.keystate.forget.{CarriedRequests, ForgetFiles}
 
 /** Puts a changed copy of a checkpoint in its place: from then on no query starts on the original, and
   * the error names the copy. The copy has the original's query id and micro-batches, with the pending
   * one, so a sink that knows micro-batches by their ids gets each of them once.
   *
-  * One file decides, [[CheckpointOwner.moved]] of the original. Before it is written the original
-  * goes on, after that the copy does. Until a little later the copy has the mark of a [[Fork]], which
-  * says that it may be deleted as long as the original is there and does not name it.
+  * The list of the original's owners decides which of the two can start ([[CheckpointOwner]]), and the
+  * last of its files is the one that counts. Whoever begins a promotion is in it; so is whoever starts
+  * the copy, as long as the original may go on again. The file that gives the copy the original's
+  * place, or takes it away again, is written only if nobody has come in between. So at every point
+  * exactly one of the two can start:
+  *   - the original, until that file is there. The copy is a successor
+  *     ([[org.apache.spark.sql.keystate.files.OwnerFiles.Successor]]) without a place, and the next
+  *     promotion deletes it;
+  *   - the copy from then on;
+  *   - the original again, once `undo` has written that it goes on.
   *
   * @param operators
   *   the operators whose keys are in the copy as they were, and their numbers there
@@ -29,39 +34,45 @@ private[keystate] final class Promotion(
     operators: Map[Long, Long],
     conf: Configuration
 ) {
-  private val files = CheckpointFiles.create(original, conf)
+  private val name = s"promotion to $copy"
 
-  /** Makes the copy, of which the original is done with `batch`, the one that goes on. */
+  /** Takes the original, until `end`, and deletes what an earlier promotion left of the copy. From now
+    * on a driver that still runs the old query can't commit.
+    */
+  def begin(): Unit = {
+    CheckpointOwner.take(original, conf, name)
+    new Fork(copy, conf).delete(asSuccessor = true)
+  }
+
+  /** Gives the copy the place of the original, which is done with `batch`. */
   def run(batch: Long): Unit = {
     carry(original, copy, batch)
     carryRequests(batch)
-    val name = s"promotion to $copy"
-    // From now on a driver that still runs the old query can't commit.
-    CheckpointOwner.take(original, conf, name)
-    try {
-      if (lastBatch(original) != batch) throw KeystateErrors.queryIsRunning(s"$original")
-      CheckpointOwner.check(original)
-      CheckpointOwner.move(original, copy, files)
-      // Whoever asks from now on is told that the original has moved.
-      carryRequests(batch)
-    } finally CheckpointOwner.release(original, name)
-    files.delete(Fork.mark(copy))
+    if (lastBatch(original) != batch) throw KeystateErrors.queryIsRunning(s"$original")
+    CheckpointOwner.move(original, copy)
+    // Whoever asks from now on is told that the original has moved.
+    carryRequests(batch)
   }
+
+  /** To be called whatever became of it. */
+  def end(): Unit = CheckpointOwner.release(original, name)
 
   /** Lets the original go on again, with the micro-batch that the copy has begun. Returns false if the
     * copy has committed one: it is too late then.
     */
-  def undo(batch: Long): Boolean = lastBatch(copy) == batch && {
-    carry(copy, original, batch)
-    carried(copy, batch, operators.map(_.swap)).write(requestsOf(original), batch + 1)
-    CheckpointFiles.write(
-      CheckpointFiles.create(copy, conf),
-      Fork.mark(copy),
-      overwriteIfPossible = true
-    )(_.write(s"$original".getBytes(UTF_8)))
-    files.delete(CheckpointOwner.unfinished(original))
-    new Fork(copy, conf).delete()
-    true
+  def undo(batch: Long): Boolean = {
+    val back = s"return from $copy"
+    // From now on a driver that still runs the new query can't commit.
+    CheckpointOwner.take(copy, conf, back)
+    try
+      lastBatch(copy) == batch && {
+        carry(copy, original, batch)
+        carried(copy, batch, operators.map(_.swap)).write(requestsOf(original), batch + 1)
+        CheckpointOwner.moveBack(copy)
+        new Fork(copy, conf).delete(asSuccessor = true)
+        true
+      }
+    finally CheckpointOwner.release(copy, back)
   }
 
   /** Copies the pending micro-batch, with what the sources know of it. */

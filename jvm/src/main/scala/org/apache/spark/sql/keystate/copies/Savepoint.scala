@@ -15,7 +15,7 @@ import keystate.errors.{ErrorCode, KeystateErrors, KeystateException}
 import keystate.files.{Concurrently, StoreLocation}
 import keystate.version.PinnedVersions
 import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
-import org.apache.spark.sql.keystate.files.{CheckpointFiles, SavepointRecords}
+import org.apache.spark.sql.keystate.files.CheckpointFiles
 
 /** A copy of a checkpoint as it was after a committed micro-batch. It needs nothing of the original.
   *

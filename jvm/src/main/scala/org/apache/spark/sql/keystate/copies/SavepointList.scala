@@ -6,7 +6,7 @@ import org.json4s.jackson.JsonMethods.{compact, render}
 import org.json4s.{JArray, JInt, JObject, JString}
 
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, SavepointRecords}
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
 
 /** The savepoints of a checkpoint that are there, by its records. */
 private[keystate] final class SavepointList(root: Path, conf: Configuration) {

@@ -13,7 +13,7 @@ import keystate.errors.KeystateErrors
 import keystate.files.{Concurrently, StoreLocation}
 import keystate.version.{FileSource, Manifest, References, SharedPath}
 import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
-import org.apache.spark.sql.keystate.files.{CheckpointBases, CheckpointOwner, SavepointRecords}
+import org.apache.spark.sql.keystate.files.{CheckpointBases, CheckpointOwner}
 
 /** A savepoint that has its own logs and version files, and lists the run files of the checkpoint that
   * it is made from. These never change. They stay there as long as there is a reference to them

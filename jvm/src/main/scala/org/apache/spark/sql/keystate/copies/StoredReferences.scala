@@ -7,9 +7,7 @@ import org.apache.hadoop.fs.{FileStatus, Path}
 
 import keystate.files.{Concurrently, StoreLocation}
 import keystate.version.{PinnedVersions, References}
-import org.apache.spark.sql.keystate.files.{
-  CheckpointFiles, SavepointRecords, SparkCheckpointStorage
-}
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkCheckpointStorage}
 
 /** All references among the files of a checkpoint's state ([[References]]): what savepoints need of
   * it.

@@ -1,20 +1,13 @@
 package org.apache.spark.sql.keystate.files
 
-import java.lang.management.ManagementFactory
-import java.net.InetAddress
-import java.nio.charset.StandardCharsets.UTF_8
-import java.time.Instant
 import java.util.concurrent.ConcurrentHashMap
 import java.util.concurrent.atomic.AtomicLong
 
-import scala.util.Using
+import scala.annotation.tailrec
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
-import org.json4s.JsonDSL._
-import org.json4s.jackson.JsonMethods
-import org.json4s.{DefaultFormats, Formats, JString}
+import org.apache.hadoop.fs.Path
 
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
@@ -22,6 +15,8 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import keystate.errors.KeystateErrors
 
 /** Decides which of the drivers that know a checkpoint may write to it: the one that came last.
+  *
+  * It also decides which of a checkpoint and its changed copy may be written to: `move`, `moveBack`.
   *
   * A query's run takes the checkpoint before it reads its logs, and so does an offline change. To
   * take it, a driver writes `_keystate/owners/<n>`, where n is one more than the highest number
@@ -42,9 +37,6 @@ import keystate.errors.KeystateErrors
   *     [[CommittedPartitions]]), not from the log entry that a rescale edits.
   */
 private[keystate] object CheckpointOwner extends Logging {
-  private implicit val formats: Formats = DefaultFormats
-  private val Format = 1
-  private val Ended = ".ended"
   private val Offsets = "offsets"
   private val Commits = "commits"
   private val Logs = Set(Offsets, Commits)
@@ -59,10 +51,18 @@ private[keystate] object CheckpointOwner extends Logging {
   private final val LookNanos = 200000000L
 
   private sealed trait Claim { def run: String }
+
+  /** A number among the owners of a checkpoint. */
+  private final case class Place(number: Long, owners: OwnerFiles)
+
+  /** @param place
+    *   in the original of a successor, as long as that may go on again
+    */
   private final case class Held(
       number: Long,
       run: String,
-      files: CheckpointFileManager,
+      owners: OwnerFiles,
+      place: Option[Place],
       memory: Option[RunMemory]
   ) extends Claim {
 
@@ -90,36 +90,64 @@ private[keystate] object CheckpointOwner extends Logging {
     *   what this driver does there, for messages in other drivers
     */
   def take(checkpoint: Path, conf: Configuration, run: String): Unit = {
-    val files = CheckpointFiles.create(folder(checkpoint), conf)
-    checkFinished(checkpoint, files)
-    files.mkdirs(folder(checkpoint))
-    val content = JsonMethods.compact(
-      ("format" -> Format) ~ ("run" -> run) ~ ("host" -> process.host) ~ ("pid" -> process.pid) ~
-        ("process_start" -> process.start) ~ ("time" -> Instant.now.toString)
-    )
-    def write(number: Long): Long =
-      try {
-        CheckpointFiles
-          .write(files, file(checkpoint, number), overwriteIfPossible = false)(
-            _.write(content.getBytes(UTF_8))
-          )
-        number
-      } catch { case _: FileAlreadyExistsException => write(number + 1) }
-    val known = numbers(checkpoint, files)
-    val number = write(known.maxOption.getOrElse(0L) + 1)
+    val owners = ownersOf(checkpoint, conf)
+    checkNotCutOff(checkpoint, owners.files)
+    @tailrec def append(): (owners.Found, Long) = {
+      val found = owners.list()
+      found.movedTo.foreach(to => throw KeystateErrors.moved(s"$checkpoint", to))
+      if (owners.append(found.last, run)) (found, found.last + 1) else append()
+    }
+    val (found, number) = append()
+    val place =
+      try found.successor.flatMap(takePlace(checkpoint, _, run, conf))
+      catch {
+        case e: Throwable =>
+          owners.writeEnded(number)
+          throw e
+      }
     val memory = Option.when(CheckpointFiles.managesLogs(conf)) {
       new RunMemory(checkpoint, Thread.currentThread)
     }
-    val held = Held(number, run, files, memory)
+    val held = Held(number, run, owners, place, memory)
     claims.put(CheckpointFiles.plainPlace(checkpoint), held)
-    if (!files.isLocal) memory.foreach(new FirstReads(checkpoint, files, _).run())
-    if (memory.isDefined)
-      held.begun = Some(QueryLogs.offsets(conf, checkpoint).batches.lastOption.getOrElse(-1L))
-    known.filter(_ <= number - Kept).foreach { old =>
-      files.delete(file(checkpoint, old))
-      files.delete(ended(checkpoint, old))
+    if (!owners.files.isLocal) memory.foreach(new FirstReads(checkpoint, owners.files, _).run())
+    if (memory.isDefined) held.begun = Some(lastOf(QueryLogs.offsets(conf, checkpoint).batches))
+    found.numbers.filter(_ <= number - Kept).foreach(owners.delete)
+  }
+
+  /** Takes the place of a successor's original too, if that has moved to the successor. So of those
+    * who start the successor and those who let the original go on again each knows of the one before.
+    * None if nobody can let it go on: it is gone, or another query's.
+    */
+  private def takePlace(
+      checkpoint: Path,
+      successor: OwnerFiles.Successor,
+      run: String,
+      conf: Configuration
+  ): Option[Place] = {
+    val original = new Path(successor.original)
+    val owners = ownersOf(original, conf)
+    def goesOn = !owners.files.exists(unfinished(original)) &&
+      QueryLogs.query(original, owners.files).contains(successor.query)
+    @tailrec def append(): Place = {
+      val found = owners.list()
+      if (!found.movedTo.exists(to => CheckpointFiles.isSamePlace(new Path(to), checkpoint)))
+        throw KeystateErrors.notPromoted(s"$checkpoint", s"${found.movedTo.getOrElse(original)}")
+      if (owners.append(found.last, run, found.movedTo)) Place(found.last + 1, owners)
+      else append()
+    }
+    Option.when(goesOn)(append()).filter { _ =>
+      val isBack = lastOf(QueryLogs.commits(conf, checkpoint).batches) <= successor.batch
+      // It has gone on by itself, so nothing leads back.
+      if (!isBack) owners.files.delete(new Path(checkpoint, OwnerFiles.SuccessorFile))
+      isBack
     }
   }
+
+  private def lastOf(batches: Seq[Long]): Long = batches.lastOption.getOrElse(-1L)
+
+  private def ownersOf(checkpoint: Path, conf: Configuration) =
+    new OwnerFiles(checkpoint, CheckpointFiles.create(checkpoint, conf))
 
   /** From now on this driver writes nothing to the logs, and the query fails with `cause`. */
   def fail(checkpoint: Path, run: String, cause: Throwable): Unit =
@@ -130,12 +158,11 @@ private[keystate] object CheckpointOwner extends Logging {
     for (claim <- Option(claimOf(checkpoint)) if claim.run == run) {
       claims.remove(CheckpointFiles.plainPlace(checkpoint), claim)
       claim match {
-        case Held(number, _, files, _) =>
+        case held: Held =>
           // The folder of a query without a checkpoint location is gone by now.
           try
-            if (files.exists(file(checkpoint, number)))
-              CheckpointFiles
-                .write(files, ended(checkpoint, number), overwriteIfPossible = true)(_ => ())
+            if (held.owners.files.exists(held.owners.file(held.number)))
+              held.owners.writeEnded(held.number)
           catch { case NonFatal(e) => logDebug(s"Could not tell that $checkpoint is free", e) }
         case _: Failed =>
       }
@@ -147,9 +174,12 @@ private[keystate] object CheckpointOwner extends Logging {
   def check(checkpoint: Path): Unit = claimOf(checkpoint) match {
     case null =>
     case Failed(_, cause) => throw cause
-    case Held(number, run, files, _) =>
-      if (files.exists(file(checkpoint, number + 1)))
-        throw KeystateErrors.fenced(s"$checkpoint", run, describe(checkpoint, number + 1, files))
+    case held: Held =>
+      // The place in the original too: what is undone is deleted, with its owners.
+      (Place(held.number, held.owners) +: held.place.toSeq).foreach { place =>
+        if (place.owners.files.exists(place.owners.file(place.number + 1)))
+          throw fenced(held.run, place.number, place.owners)
+      }
   }
 
   /** Does `check` before an entry of a query's log is written: `offsets/7`, `commits/7`, or
@@ -262,7 +292,10 @@ private[keystate] object CheckpointOwner extends Logging {
     */
   def aliveElsewhere(checkpoint: Path, conf: Configuration): Option[String] =
     notEnded(checkpoint, conf)
-      .filter(owner => owner.process.isHere && owner.pid != process.pid && owner.process.mayRun)
+      .filter { owner =>
+        val process = owner.process
+        process.isHere && process.pid != KnownProcess.current.pid && process.mayRun
+      }
       .map(_.toString)
 
   /** Whether a run that has the checkpoint may go on. It does not if its process was killed on this
@@ -271,98 +304,58 @@ private[keystate] object CheckpointOwner extends Logging {
   def mayBeAlive(checkpoint: Path, conf: Configuration): Boolean =
     notEnded(checkpoint, conf).exists(_.process.mayRun)
 
-  private def notEnded(checkpoint: Path, conf: Configuration): Option[Owner] = {
-    val files = CheckpointFiles.create(folder(checkpoint), conf)
-    for {
-      number <- numbers(checkpoint, files).maxOption
-      if !files.exists(ended(checkpoint, number))
-      owner <- read(checkpoint, number, files)
-    } yield owner
+  private def notEnded(checkpoint: Path, conf: Configuration): Option[OwnerFiles.Owner] = {
+    val owners = ownersOf(checkpoint, conf)
+    val found = owners.list()
+    // Nobody has it once it has moved.
+    Option.unless(found.isEnded(found.last))(found.last).flatMap(owners.read).filter {
+      _.moved_to.isEmpty
+    }
   }
 
-  private def describe(checkpoint: Path, number: Long, files: CheckpointFileManager): String =
-    read(checkpoint, number, files).fold("another driver")(_.toString)
+  private def fenced(run: String, number: Long, owners: OwnerFiles) = KeystateErrors.fenced(
+    s"${owners.checkpoint}",
+    run,
+    owners.read(number + 1).fold("another driver")(_.toString)
+  )
 
-  /** None if the file can't be read: it only serves to name the owner. */
-  private def read(checkpoint: Path, number: Long, files: CheckpointFileManager): Option[Owner] =
-    try
-      Using.resource(files.open(file(checkpoint, number))) { in =>
-        Some(JsonMethods.parse(new String(in.readAllBytes(), UTF_8)).extract[Owner])
-      }
-    catch { case NonFatal(_) => None }
-
-  private def numbers(checkpoint: Path, files: CheckpointFileManager): Seq[Long] =
-    CheckpointFiles.names(files, folder(checkpoint)).flatMap(_.toLongOption)
-
-  /** The file that a checkpoint has while it is made in its place, and once it is deleted or moved. */
+  /** The file that a checkpoint has while it is made in its place, and once it is deleted. */
   def unfinished(checkpoint: Path): Path = new Path(checkpoint, "_keystate/unfinished")
 
-  /** Fails where the copying of a checkpoint was cut off. */
-  def checkFinished(checkpoint: Path, files: CheckpointFileManager): Unit =
-    if (files.exists(unfinished(checkpoint)))
-      throw moved(checkpoint, files).fold(KeystateErrors.unfinished(s"$checkpoint")) { to =>
-        KeystateErrors.moved(s"$checkpoint", to)
-      }
+  /** Fails where the copying of a checkpoint was cut off, and where another one has its place. */
+  def checkFinished(checkpoint: Path, files: CheckpointFileManager): Unit = {
+    checkNotCutOff(checkpoint, files)
+    moved(checkpoint, files).foreach(to => throw KeystateErrors.moved(s"$checkpoint", to))
+  }
 
-  /** From now on no query starts on a checkpoint: another one has its place. */
-  def move(checkpoint: Path, to: Path, files: CheckpointFileManager): Unit =
-    CheckpointFiles.write(files, unfinished(checkpoint), overwriteIfPossible = false)(
-      _.write(JsonMethods.compact("moved" -> s"$to").getBytes(UTF_8))
-    )
+  private def checkNotCutOff(checkpoint: Path, files: CheckpointFileManager): Unit =
+    if (files.exists(unfinished(checkpoint))) throw KeystateErrors.unfinished(s"$checkpoint")
 
   /** The checkpoint that has the place of this one. */
   def moved(checkpoint: Path, files: CheckpointFileManager): Option[String] =
-    CheckpointFiles
-      .readIfThere(files, unfinished(checkpoint))
-      .flatMap(json => JsonMethods.parseOpt(new String(json, UTF_8)))
-      .map(_ \ "moved")
-      .collect { case JString(to) => to }
+    new OwnerFiles(checkpoint, files).list().movedTo
 
-  private def folder(checkpoint: Path) = new Path(checkpoint, "_keystate/owners")
-  private def file(checkpoint: Path, number: Long) = new Path(folder(checkpoint), s"$number")
-  private def ended(checkpoint: Path, number: Long) =
-    new Path(folder(checkpoint), s"$number$Ended")
+  /** What a copy was made from whose place it is to take, or has just taken. */
+  def successor(checkpoint: Path, files: CheckpointFileManager): Option[OwnerFiles.Successor] =
+    new OwnerFiles(checkpoint, files).list().successor
 
-  private def process = KnownProcess.current
-
-  private final case class Owner(
-      run: String,
-      host: String,
-      pid: Long,
-      process_start: Long,
-      time: String
-  ) {
-    def process: KnownProcess = KnownProcess(host, pid, process_start)
-    override def toString: String = s"$run (process $pid on $host, since $time)"
-  }
-}
-
-/** A process, as others can tell whether it still runs.
-  *
-  * @param start
-  *   when it started, in ms: its number alone is not unique, because numbers are used again
-  */
-private[keystate] final case class KnownProcess(host: String, pid: Long, start: Long) {
-
-  /** Whether it is of this machine. */
-  def isHere: Boolean = host == KnownProcess.current.host
-
-  /** False if it has ended, which can be told of this machine's only. */
-  def mayRun: Boolean = !isHere || KnownProcess.isAlive(this)
-}
-
-private[keystate] object KnownProcess {
-  lazy val current: KnownProcess = {
-    val host =
-      try InetAddress.getLocalHost.getHostName
-      catch { case NonFatal(_) => ManagementFactory.getRuntimeMXBean.getName }
-    KnownProcess(host, ProcessHandle.current.pid, startOf(ProcessHandle.current))
+  /** From now on no query starts on a checkpoint that this driver has: its successor has its place.
+    * Fails if another driver has taken it.
+    */
+  def move(checkpoint: Path, to: Path): Unit = claimOf(checkpoint) match {
+    case held: Held =>
+      if (!held.owners.append(held.number, held.run, Some(s"$to")))
+        throw fenced(held.run, held.number, held.owners)
+    case other => throw new IllegalStateException(s"$checkpoint is not taken: $other")
   }
 
-  private def isAlive(known: KnownProcess): Boolean =
-    Option(ProcessHandle.of(known.pid).orElse(null))
-      .exists(process => process.isAlive && startOf(process) == known.start)
-
-  private def startOf(process: ProcessHandle): Long =
-    process.info.startInstant.map[Long](_.toEpochMilli).orElse(0L)
+  /** Lets the original of a successor, which this driver has, go on again. From now on no query starts
+    * on the successor. Fails if another driver has taken that.
+    */
+  def moveBack(successor: Path): Unit = claimOf(successor) match {
+    case Held(_, run, _, Some(Place(number, owners)), _) =>
+      if (!owners.append(number, run)) throw fenced(run, number, owners)
+      owners.writeEnded(number + 1)
+    case other => throw new IllegalStateException(s"$successor has no original: $other")
+  }
 }

@@ -13,6 +13,8 @@ import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
+import org.json4s.JString
+import org.json4s.jackson.JsonMethods.parse
 
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.checkpointing._
@@ -40,6 +42,17 @@ private[keystate] object QueryLogs {
 
   def commits(conf: Configuration, checkpoint: Path): CommitEntries =
     new CommitEntries(new Path(checkpoint, "commits"), conf)
+
+  /** The id of a checkpoint's query. None if there is no checkpoint. */
+  def query(checkpoint: Path, files: CheckpointFileManager): Option[String] = {
+    val metadata = new Path(checkpoint, "metadata")
+    CheckpointFiles.readIfThere(files, metadata).map { json =>
+      SparkFiles.reading(metadata) {
+        val JString(query) = parse(new String(json, UTF_8)) \ "id": @unchecked
+        query
+      }
+    }
+  }
 
   /** The entries of one log. */
   sealed abstract class Entries[T <: AnyRef](folder: Path, conf: Configuration) {

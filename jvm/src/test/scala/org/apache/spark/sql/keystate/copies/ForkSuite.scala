@@ -10,6 +10,7 @@ import org.apache.hadoop.fs.Path
 import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.errors.{ErrorCode, KeystateException}
+import org.apache.spark.sql.keystate.files.OwnerFiles
 
 /** What is deleted with a fork. */
 class ForkSuite extends AnyFunSuite {
@@ -55,32 +56,48 @@ class ForkSuite extends AnyFunSuite {
     def make(): Fork = {
       put("copy/metadata", """{"id":"this"}""")
       put("copy/commits/0", "v1")
-      put(s"copy/${Fork.Mark}", s"${place("original")}")
+      put(
+        s"copy/${OwnerFiles.SuccessorFile}",
+        s"""{"original":"${place("original")}","query":"this","batch":0}"""
+      )
       new Fork(place("copy"), new Configuration)
     }
-    def stays(what: String) = withClue(what) {
-      val error = intercept[KeystateException](make().delete())
+    def stays(what: String, asSuccessor: Boolean = true) = withClue(what) {
+      val error = intercept[KeystateException](make().delete(asSuccessor))
       assert(error.errorCode == ErrorCode.CannotCanary)
       assert(names(folder).contains("copy"))
     }
-    def goes(what: String) = withClue(what) {
-      make().delete()
+    def goes(what: String, asSuccessor: Boolean = true) = withClue(what) {
+      make().delete(asSuccessor)
       assert(!names(folder).contains("copy"))
     }
-    val moved = "original/_keystate/unfinished"
+    def owner(number: Int, moved: Option[Path]): Unit = {
+      val to = moved.fold("")(path => s""","moved_to":"$path"""")
+      put(
+        s"original/_keystate/owners/$number",
+        s"""{"format":1,"run":"r","host":"h","pid":1,"process_start":1,"time":""$to}"""
+      )
+    }
     stays("its original is deleted by now")
     put("original/metadata", """{"id":"this"}""")
     goes("its original goes on")
-    put(moved, s"""{"moved":"${place("copy")}"}""")
+    stays("who deletes it has not the original", asSuccessor = false)
+    put("original/_keystate/owners/moves", "")
+    owner(1, Some(place("copy")))
     stays("it has the place of its original")
-    put(moved, """{"moved":"/elsewhere"}""")
+    owner(2, Some(place("elsewhere")))
     goes("another one has the place of its original")
-    put(moved, "")
+    owner(3, None)
+    goes("its original goes on again")
+    put("copy/commits/1", "v1")
+    stays("it has gone on by itself")
+    Files.delete(folder.resolve("copy/commits/1"))
+    put("original/_keystate/unfinished", "")
     stays("its original is being deleted")
-    Files.delete(folder.resolve(moved))
+    Files.delete(folder.resolve("original/_keystate/unfinished"))
     put("original/metadata", """{"id":"later"}""")
     stays("another query began in the place of its original")
     put("copy/_keystate/unfinished", "")
-    goes("it was cut off, whatever became of the original")
+    goes("it was cut off, whatever became of the original", asSuccessor = false)
   }
 }

@@ -9,8 +9,6 @@ import org.json4s.JString
 import org.json4s.jackson.JsonMethods.parse
 import org.scalatest.funsuite.AnyFunSuite
 
-import org.apache.spark.sql.keystate.files.SavepointRecords
-
 /** Which savepoints are in a folder, by their records. */
 class SavepointListSuite extends AnyFunSuite {
   private val conf = new Configuration

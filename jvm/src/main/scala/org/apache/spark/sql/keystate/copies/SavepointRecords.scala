@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.files
+package org.apache.spark.sql.keystate.copies
 
 import java.nio.charset.StandardCharsets.UTF_8
 
@@ -10,6 +10,7 @@ import org.json4s.jackson.{JsonMethods, Serialization}
 import org.json4s.{DefaultFormats, Formats}
 
 import keystate.errors.DamagedFileException
+import org.apache.spark.sql.keystate.files.CheckpointFiles
 
 /** The savepoints of a checkpoint, in its folder `_keystate/savepoints`: a file for each, with its id
   * as name. It is written once, when the savepoint's files are there.

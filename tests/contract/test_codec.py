@@ -6,7 +6,7 @@ import enum
 import math
 import warnings
 from collections import namedtuple
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Context, Decimal
@@ -20,6 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keystate._codec import Misfit, Shape, codec, struct_codec
+from keystate._codec.evolution import read_as
 from keystate._codec.times import TimestampCodec
 from pyspark.sql import Row
 from pyspark.sql import types as T
@@ -352,6 +353,24 @@ def test_misfit(data_type: T.DataType, value: Any, message: str) -> None:
             codec(data_type).encode(values)
         assert message in " ".join(str(caught.value).split())
         assert str(caught.value).startswith("expected ")
+
+
+def test_null_maps_of_an_older_type() -> None:
+    old, new = T.ArrayType(INT), T.ArrayType(LONG)
+    cases: list[tuple[Callable[[T.DataType], T.DataType], list[Any]]] = [
+        (lambda t: T.MapType(STRING, t), [None, {"x": None}, {}, {"x": [1, None], "y": []}]),
+        (
+            lambda t: T.MapType(STRING, T.MapType(STRING, t)),
+            [None, {"x": None}, {"x": {"y": None}}],
+        ),
+        (lambda t: ddl(m=T.MapType(STRING, t)), [(None,), ({"x": None},), None]),
+        (lambda t: T.ArrayType(ddl(m=T.MapType(STRING, t))), [[(None,), ({"x": None},)], None, []]),
+    ]
+    for kind, values in cases:
+        stored = codec(kind(old)).encode([*values, *values])
+        for array in (stored, stored.slice(1), stored.slice(1, 2)):
+            read = read_as(array, kind(new))
+            assert codec(kind(new)).decode(read) == codec(kind(old)).decode(array)
 
 
 def test_an_integer_is_just_an_int_whatever_index_returns() -> None:

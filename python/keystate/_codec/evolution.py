@@ -154,10 +154,9 @@ def _convert(array: pa.Array, to: T.DataType, arrow: pa.DataType, place: str) ->
         return pa.ListArray.from_arrays(_offsets(array), values, type=arrow, mask=array.is_null())
     if isinstance(to, T.MapType) and pa.types.is_map(old) and old.key_type == arrow.key_type:
         items = _convert(array.items, to.valueType, arrow.item_type, f"a value of {place}")
-        maps = pa.MapArray.from_arrays(_offsets(array), array.keys, items, type=arrow)
-        return maps if not array.null_count else pa.array(
-            [m if valid else None for m, valid in zip(maps, array.is_valid().to_pylist())], arrow
-        )  # fmt: skip
+        return pa.MapArray.from_arrays(
+            _offsets(array), array.keys, items, type=arrow, mask=array.is_null()
+        )
     if _is_wider(old, arrow):
         return array.cast(arrow)
     raise Unreadable(f"{place} was {type_name(old)} and can't become {to.simpleString()}")

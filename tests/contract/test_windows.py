@@ -1087,6 +1087,10 @@ SESSIONS = EventTimeSessionWindows.with_gap(1000)
         (lambda: window(TumblingEventTimeWindows.of(0)), "size and slide must be more than 0"),
         (lambda: window(TumblingEventTimeWindows.of(5, 5)), "the offset less than the slide"),
         (lambda: window(EventTimeSessionWindows.with_gap(0)), "the gap of a session must be more"),
+        (
+            lambda: window(EventTimeSessionWindows.with_gap(2**63 - 1)),
+            "more than 0 and at most 4611686018427387904 ms, got 9223372036854775807 ms",
+        ),
         (lambda: window("tumbling"), r"of class WindowAssigner, as Tumbling.*, got 'tumbling'"),
         (lambda: window(TUMBLING).trigger(CountTrigger), "expected an object of class Trigger"),
         (lambda: window(TUMBLING).evictor(3), "expected an object of class Evictor"),
@@ -1147,8 +1151,15 @@ def test_rows_without_event_time_and_bad_gaps() -> None:
     with pytest.raises(FunctionError, match="the row has no event time"):
         harness_of(by_list(window(TUMBLING))).process(("a", 1, None))
     negative = window(EventTimeSessionWindows.with_dynamic_gap(lambda row: row.value))
-    with pytest.raises(FunctionError, match="the gap of a session must be an int in ms"):
-        harness_of(by_list(negative)).process(("a", -1, None), 1000)
+    for gap in (-1, 2**63 - 1):
+        with pytest.raises(FunctionError, match="the gap of a session must be an int in ms"):
+            harness_of(by_list(negative)).process(("a", gap, None), 1000)
+    last = datetime.datetime(9999, 12, 31, tzinfo=datetime.timezone.utc)
+    for build in BUILDS:
+        widest = harness_of(build(window(EventTimeSessionWindows.with_gap(2**62))))
+        assert widest.process_batch([("a", 1, at(0)), ("a", 2, last)]) == []
+        emitted = widest.advance_watermark(2**63 - 2)
+        assert [row[:2] for row in emitted] == [("a", 3)]
     fired = window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(2)))
     harness = harness_of(by_list(fired))
     harness.process(("a", 1, None))

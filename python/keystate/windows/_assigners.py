@@ -18,6 +18,9 @@ from keystate.windows._window import Duration, GlobalWindow, TimeWindow, Window,
 if TYPE_CHECKING:  # the standard library has it from Python 3.11 on
     from typing_extensions import Self
 
+#: In ms: the end of a session, which is a time that Spark has and the gap, fits into 64 bits.
+_LONGEST_GAP = 2**62
+
 #: Tells of windows that are merged, and into which one.
 MergeCallback = Callable[[Collection[Any], Any], None]
 
@@ -179,9 +182,10 @@ class SessionWindows(MergingWindowAssigner):
         else:
             self._gap = None
             self.gap = self._millis = millis(gap, "the gap of a session")
-            if self._millis <= 0:
+            if not 0 < self._millis <= _LONGEST_GAP:
                 raise DeclarationError(
-                    f"the gap of a session must be more than 0, got {self._millis} ms"
+                    f"the gap of a session must be more than 0 and at most {_LONGEST_GAP} ms, got "
+                    f"{self._millis} ms"
                 )
 
     @classmethod
@@ -201,8 +205,11 @@ class SessionWindows(MergingWindowAssigner):
         if self._gap is None:
             return [TimeWindow(time, time + self._millis)]
         gap = self._gap(element)
-        if type(gap) is not int or gap <= 0:
-            raise ValueError(f"the gap of a session must be an int in ms, more than 0, got {gap!r}")
+        if type(gap) is not int or not 0 < gap <= _LONGEST_GAP:
+            raise ValueError(
+                "the gap of a session must be an int in ms, more than 0 and at most "
+                f"{_LONGEST_GAP}, got {gap!r}"
+            )
         return [TimeWindow(time, time + gap)]
 
     def merge_windows(self, windows: Iterable[TimeWindow], callback: MergeCallback) -> None:

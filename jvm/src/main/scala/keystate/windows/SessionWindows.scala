@@ -23,8 +23,11 @@ sealed abstract class SessionWindows[-T] private[windows] (gap: SessionWindowTim
   ): Seq[TimeWindow] = {
     val time = if (isEventTime) timestamp else context.getCurrentProcessingTime
     val millis = gap.extract(element)
-    if (millis <= 0)
-      throw new IllegalArgumentException(s"the gap of a session must be more than 0, not $millis")
+    if (millis <= 0 || millis > SessionWindows.LongestGap)
+      throw new IllegalArgumentException(
+        "the gap of a session must be more than 0 and at most " +
+          s"${SessionWindows.LongestGap} ms, not $millis"
+      )
     TimeWindow(time, time + millis) :: Nil
   }
 
@@ -53,10 +56,16 @@ sealed abstract class SessionWindows[-T] private[windows] (gap: SessionWindowTim
 }
 
 private object SessionWindows {
+
+  /** In ms: the end of a session, a time that Spark has and the gap, fits into 64 bits. */
+  val LongestGap: Long = 1L << 62
+
   def fixed(gap: Duration): SessionWindowTimeGapExtractor[Any] = {
     val millis = gap.toMillis
-    if (millis <= 0)
-      throw KeystateErrors.declaration(s"The gap of a session must be more than 0, not $millis ms.")
+    if (millis <= 0 || millis > LongestGap)
+      throw KeystateErrors.declaration(
+        s"The gap of a session must be more than 0 and at most $LongestGap ms, not $millis ms."
+      )
     _ => millis
   }
 }

@@ -7,8 +7,10 @@ import contextlib
 import random
 import time
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
+import keystate
 import pytest
 from keystate import (
     AsyncKeyedProcessFunction,
@@ -24,7 +26,7 @@ from keystate import (
     Time,
     ValueStateDescriptor,
 )
-from keystate.testing import KeyedProcessHarness
+from keystate.testing import KeyedProcessHarness, rows_of
 
 from tests.all_states import INPUT, OUTPUT, Overlapping, Plain
 from tests.attributes import Attributes
@@ -165,6 +167,19 @@ def test_a_callable() -> None:
     async def has_all(row: Any, ctx: Any) -> Any:
         return Attributes(key=ctx.get_current_key(), what=str(row.x))
 
+    class Returns:
+        async def __call__(self, row: Any, ctx: Any) -> Any:
+            return await returns(row, ctx)
+
+    class Yields:
+        async def __call__(self, row: Any, ctx: Any) -> Any:
+            async for each in yields(row, ctx):
+                yield each
+
+    for callable_ in (Returns(), Yields(), partial(returns)):
+        assert told(callable_, [("a", 1), ("b", 2)]) == [("a", "1"), ("b", "2")]
+    with pytest.raises(DeclarationError, match=r"is async: only process\(\) of a keyed stream"):
+        keystate.keyed(rows_of("key string"), "key").map(Returns(), "key string")
     assert told(returns, [("a", 1), ("b", 2)]) == [("a", "1"), ("b", "2")]
     assert told(yields, [("a", 1), ("b", 2)], capacity=1) == [("a", "1"), ("b", "2")]
     assert told(has_all, [("a", 1), ("b", 2)]) == [("a", "1"), ("b", "2")]

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import keystate
+import numpy as np
 import pytest
 from keystate import KeyedProcessFunction, TimeDomain, ValueStateDescriptor
 from keystate.session import FORMAT_KEY
+from keystate.testing import KeyedProcessHarness
 from pyspark.errors import StreamingQueryException
 
 from tests.contract.test_state_model import WAYS
@@ -245,6 +247,29 @@ def test_another_key_is_refused_without_keyed_state(stream: Callable[..., Any]) 
     with pytest.raises(StreamingQueryException, match=r"KEYSTATE_KEY_CHANGED.*keyed by \(key"):
         fed.run(keyed("name"))
     assert fed.run(keyed("key")) == [("1",)]
+
+
+class AtNumbers(KeyedProcessFunction):
+    """Sets and deletes timers at times of other classes than int."""
+
+    def process_element(self, row: Any, ctx: Any) -> None:
+        ctx.register_event_time_timer(np.int64(row.x))
+        ctx.register_event_time_timer(np.int32(row.x + 1))
+        ctx.delete_event_time_timer(np.int64(row.x + 1))
+        for wrong in (True, np.bool_(True), 1.0, "1", None):
+            with pytest.raises(TypeError, match="a timer's time must be an int"):
+                ctx.register_event_time_timer(wrong)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield timestamp, type(timestamp).__name__
+
+
+def test_times_of_numpy() -> None:
+    schema = "key string, x long, t timestamp"
+    output = "at long, cls string"
+    with KeyedProcessHarness(AtNumbers(), schema, "key", output, event_time="t") as harness:
+        harness.process(("a", 5, None))
+        assert harness.advance_watermark(100) == [(5, "int")]
 
 
 def test_refusals(spark: Any, stream: Callable[..., Any]) -> None:

@@ -115,6 +115,11 @@ def make_plan(fn: Any, base: type, method: str, style: Style) -> FunctionPlan:
     """How a function of a class is called, or a plain callable in its place."""
     if isinstance(fn, type):
         raise DeclarationError(f"expected an object, got the class {fn.__name__}: add ()")
+    if _is_async(fn) or _is_async(getattr(fn, method, None)):
+        raise DeclarationError(
+            f"{fn!r} is async: only process() of a keyed stream takes such a function, as an "
+            "AsyncKeyedProcessFunction or an async callable"
+        )
     if isinstance(fn, base):
         return FunctionPlan(fn, method, style)
     if isinstance(fn, Function) or not callable(fn):
@@ -137,7 +142,9 @@ def _has_timers(fn: Any) -> bool:
 
 
 def _is_async(fn: Any) -> bool:
-    return inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn)
+    # Of an object that is called as a function its method tells it.
+    called = (fn, type(fn).__call__) if callable(fn) else (fn,)
+    return any(inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f) for f in called)
 
 
 def async_calls(

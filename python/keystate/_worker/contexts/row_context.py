@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -110,7 +111,7 @@ class RowContext(Cursor, AskedInOpen):
         if self.timers is None:
             raise DeclarationError("timers need an on_timer method in the KeyedProcessFunction")
         if type(timestamp) is not int:
-            raise TypeError(f"a timer's time must be an int, ms since the epoch, got {timestamp!r}")
+            timestamp = _whole(timestamp)
         if not -(2**63) <= timestamp < 2**63:
             raise ValueError(f"a timer's time must fit into 64 bits, got {timestamp}")
         if self.slot is None:
@@ -146,6 +147,16 @@ class RowContext(Cursor, AskedInOpen):
         if self._client is not None:
             self._client.close()
             self._client = None
+
+
+def _whole(timestamp: Any) -> int:
+    """A timer's time that is a whole number of another class, such as NumPy's, as an int."""
+    if not isinstance(timestamp, bool):
+        try:
+            return operator.index(timestamp)
+        except TypeError:
+            pass
+    raise TypeError(f"a timer's time must be an int, ms since the epoch, got {timestamp!r}")
 
 
 def field_of(row: Any, column: int, names: list[str] | None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 import warnings
 from collections import namedtuple
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keystate._codec import Misfit, Shape, codec, struct_codec
+from keystate._codec.beyond import BeyondPython
 from keystate._codec.evolution import read_as
 from keystate._codec.times import TimestampCodec
 from pyspark.sql import Row
@@ -130,6 +132,13 @@ SCALARS_OF_ALL_KINDS: list[Any] = [
     *(Decimal("1E+2"), Decimal("0.001"), Decimal("123456789"), Decimal("NaN"), AWARE, TWICE),
     *(SKIPPED, TWICE.replace(fold=0), date(2024, 1, 1), pd.Timestamp("2024-07-01 12:00:00.123456")),
     *(pd.Timedelta(3, "s"), timedelta(1), time(1, 2, 3, 4), time(1, 2, fold=1), None),
+    *(1e39, -1e300, -math.inf, pd.NaT, pd.NA, np.datetime64("NaT"), np.datetime64("2024-01-01")),
+    *(np.datetime64("2024-07-01T12:00"), np.datetime64("2024-07-01T12:00:00.123456000")),
+    *(np.datetime64(1, "ns"), np.datetime64("12000-01-01", "us"), np.timedelta64(3, "s")),
+    *(np.timedelta64(1, "ns"), np.timedelta64(1, "Y"), np.bytes_(b"b"), np.bool_(False)),
+    *(pd.Timestamp(1, unit="ns"), pd.Timedelta(1, "ns"), pd.Timestamp(1, unit="ns", tz="UTC")),
+    *(BeyondPython(3 * 10**17, "timestamp", ""), BeyondPython(3_000_000, "date", "")),
+    BeyondPython(-(10**17), "timestamp_ntz", ""),
 ]
 MESSY = st.recursive(
     st.sampled_from(SCALARS_OF_ALL_KINDS),
@@ -325,7 +334,33 @@ MISFITS: list[tuple[T.DataType, Any, str]] = [
     (T.MapType(STRING, INT), {1: 1}, "expected string at a key of the map, got int 1"),
     (T.MapType(STRING, INT), {"a": "b"}, "expected int at a value of the map, got str 'b'"),
     (T.MapType(STRING, INT, False), {"a": None}, "expected int, not null, at a value of the map"),
-    (T.MapType(STRING, INT), [("a", 1)], "expected map<string,int>, got list"),
+    (T.MapType(STRING, INT), [("a", 1), ("a", 2)], "in which each key is once, got list"),
+    (T.MapType(STRING, INT), [("a", 1), "b"], "expected map<string,int>, got list"),
+    (T.MapType(T.ArrayType(INT), INT), [([1], 1)], "expected map<array<int>,int>, got list"),
+    (T.FloatType(), 1e300, "expected float, got float 1e+300"),
+    (T.FloatType(), -3.5e38, "expected float, got float -3.5e+38"),
+    (T.ArrayType(T.FloatType()), np.array([1e39]), "an element of the array, got float 1e+39"),
+    (LONG, np.datetime64("2024-01-01T00:00"), "expected bigint, got datetime64"),
+    (
+        T.ArrayType(LONG),
+        np.array(["2024-01-01"], "M8[ns]"),
+        "an element of the array, got datetime",
+    ),
+    (LONG, np.bool_(True), "expected bigint, got bool"),
+    (T.TimestampType(), np.datetime64("2024-01-01"), "expected timestamp, got datetime64"),
+    (T.TimestampType(), pd.Timestamp(1, unit="ns"), "expected timestamp, got Timestamp"),
+    (T.TimestampNTZType(), np.datetime64(1, "ns"), "expected timestamp_ntz, got datetime64"),
+    (T.DateType(), np.datetime64("2024-01-01T00:00"), "expected date, got datetime64"),
+    (T.DayTimeIntervalType(), pd.Timedelta(1, "ns"), "expected interval day to second, got Timed"),
+    (T.ArrayType(INT, False), [pd.NA], "expected int, not null, at an element of the array"),
+    (T.MapType(STRING, INT, False), {"a": pd.NA}, "expected int, not null, at a value of the map"),
+    (T.MapType(STRING, INT), {pd.NA: 1}, "expected string at a key of the map, got NoneType None"),
+    (PAIR, Row(a=1, c="x"), "which has no field 'c', got Row"),
+    (PAIR, Row(b="x"), "of which field 'a' is missing, got Row"),
+    (PAIR, Row(a=1, b="x", c=2), "which has no field 'c', got Row"),
+    (PAIR, namedtuple("Misspelt", "b A")("x", 1), "which has no field 'A', got Misspelt"),
+    (PAIR, T._create_row(["a", "a"], [1, 2]), "in which field 'a' is once, got Row"),
+    (T.ArrayType(PAIR), [Row(a=1, c="x")], "which has no field 'c' at an element of the array"),
     (PAIR, (1,), "expected struct<a:int,b:string> (2 fields), got tuple (1,)"),
     (PAIR, (1, "x", None), "(2 fields), got tuple"),
     (PAIR, ("x", 1), "expected int at field 'a', got str 'x'"),
@@ -336,6 +371,11 @@ MISFITS: list[tuple[T.DataType, Any, str]] = [
     (
         T.StructType([T.StructField("a", INT, nullable=False)]),
         {},
+        "expected int, not null, at field 'a', got NoneType None",
+    ),
+    (
+        T.StructType([T.StructField("a", INT, nullable=False)]),
+        (pd.NA,),
         "expected int, not null, at field 'a', got NoneType None",
     ),
     (
@@ -353,6 +393,82 @@ def test_misfit(data_type: T.DataType, value: Any, message: str) -> None:
             codec(data_type).encode(values)
         assert message in " ".join(str(caught.value).split())
         assert str(caught.value).startswith("expected ")
+
+
+#: Values of NumPy and pandas, and what Python has for them.
+FOREIGN: list[tuple[T.DataType, Any, Any]] = [
+    (T.BooleanType(), np.bool_(True), True),
+    (T.DecimalType(10, 0), np.int64(3), Decimal(3)),
+    (T.DateType(), np.datetime64("2024-02-29"), date(2024, 2, 29)),
+    (T.TimestampType(), np.datetime64("2024-07-01T12:00"), datetime(2024, 7, 1, 12)),
+    (T.TimestampType(), np.datetime64(10**9, "ns"), datetime(1970, 1, 1, 0, 0, 1)),
+    (T.TimestampNTZType(), np.datetime64("2024-07-01T12:00"), datetime(2024, 7, 1, 12)),
+    (T.DayTimeIntervalType(), np.timedelta64(3, "s"), timedelta(seconds=3)),
+    (T.ArrayType(T.DateType()), np.array(["2024-01-01", "NaT"], "M8[D]"), [date(2024, 1, 1), None]),
+    (T.MapType(STRING, INT), [("a", 1), ("b", None)], {"a": 1, "b": None}),
+    *((kind, pd.NA, None) for kind, _ in SCALARS),
+    *((kind, pd.NaT, None) for kind, _ in SCALARS),
+    *((kind, pd.NA, None) for kind in (T.ArrayType(INT), T.MapType(STRING, INT), PAIR)),
+]
+
+
+@pytest.mark.usefixtures("new_york")
+@pytest.mark.parametrize("data_type, value, expected", FOREIGN, ids=lambda v: str(v)[:40])
+def test_values_of_numpy_and_pandas(data_type: T.DataType, value: Any, expected: Any) -> None:
+    for wrapped, kind, read in [
+        (value, data_type, expected),
+        ([value], T.ArrayType(data_type), [expected]),
+        ((value,), ddl(a=data_type), (expected,)),
+        ({"k": value}, T.MapType(STRING, data_type), {"k": expected}),
+    ]:
+        of = codec(kind)
+        assert of.as_read(wrapped) == of.decode(of.encode([wrapped]))[0] == read
+
+
+@pytest.mark.usefixtures("new_york")
+@pytest.mark.parametrize(
+    "kind, number, text",
+    [
+        (T.TimestampType(), 253_402_318_800_000_000, "+10000-01-01T05:00:00+00:00"),
+        (T.TimestampType(), -62_135_596_800_000_001, "0000-12-31T23:59:59.999999+00:00"),
+        (T.TimestampType(), 2**63 - 1, "+294247-01-10T04:00:54.775807+00:00"),
+        (T.TimestampType(), -(2**63), "-290308-12-21T19:59:05.224192+00:00"),
+        (T.TimestampNTZType(), 253_402_300_800_000_000, "+10000-01-01T00:00:00"),
+        (T.DateType(), 2_932_897, "+10000-01-01"),
+        (T.DateType(), -719_163, "0000-12-31"),
+        (T.DateType(), 2**31 - 1, "+5881580-07-11"),
+    ],
+)
+def test_times_that_python_has_not_are_kept_as_they_are(
+    kind: T.DataType, number: int, text: str
+) -> None:
+    width = pa.int32() if isinstance(kind, T.DateType) else pa.int64()
+    of = codec(ddl(k=LONG, until=kind, all=T.ArrayType(kind)))
+    times = pa.array([number, None, 0], width).cast(codec(kind).arrow)
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2, 3], pa.int32()), times)
+    rows = pa.StructArray.from_arrays([pa.array([1, 2, 3]), times, lists], fields=list(of.arrow))
+    first, second, third = of.decode(rows)
+    assert second.until is None
+    assert third.until.year in (1969, 1970)
+    assert text in repr(first)
+    assert of.encode([first, second, third]) == rows
+    assert of.encode(of.all_as_read([first, second, third])) == rows
+    assert hash(first.until) == hash(first.all[0])
+    assert first.until == first.all[0] != third.until
+    assert codec(kind).key(first.until) == first.until
+    for use in (
+        lambda time: time.year,
+        lambda time: time < datetime.now(),
+        lambda time: time - timedelta(1),
+        str,
+        lambda time: f"{time}",
+    ):
+        with pytest.raises(ValueError, match=re.escape(f"{text} in column 'until' is before or")):
+            use(first.until)
+    other = T.TimestampType() if isinstance(kind, T.DateType) else T.DateType()
+    for wrong in (other, STRING, LONG):
+        with pytest.raises(Misfit):
+            codec(wrong).as_read(first.until)
 
 
 def test_null_maps_of_an_older_type() -> None:

@@ -85,7 +85,7 @@ CASES: dict[Any, list[Any]] = {
     "tinyint": [np.int64(3), Level.LOW],
     "int": [np.int8(3), Level.LOW],
     "long": [3, np.int64(3), np.uint8(4), Level.LOW],
-    "float": [3, 0.1, np.float64(0.1), np.float32(0.1), 1e300, -0.0],
+    "float": [3, 0.1, np.float64(0.1), np.float32(0.1), 1e38, -0.0],
     "double": [3, np.float64(0.1), np.float32(0.1), np.int64(2), Level.LOW, -0.0],
     "decimal(10,2)": [3, *map(Decimal, ("3", "1.5", "1.500", "-0", "1E+2"))],
     "string": [Text("t"), Color.RED, np.str_("n")],

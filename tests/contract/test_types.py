@@ -248,7 +248,7 @@ FORMS = [
     {"b": "x", "a": 1},
     Row(1, "x"),
     Row(b="x", a=1),  # by name
-    Row(first=1, second="x"),  # by position
+    Row(first=1, second="x"),  # by position: no name in it is a field's
     Pair("x", 1),
 ]
 

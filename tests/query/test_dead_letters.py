@@ -21,7 +21,7 @@ from keystate import (
     SortedMapStateDescriptor,
     ValueStateDescriptor,
 )
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import functions as F
 
 SCHEMA = "key long, value long, at timestamp"
@@ -319,3 +319,58 @@ def test_replays_of_what_does_not_fit(spark: Any, tmp_path: Path) -> None:
         keystate.replay_letters(other, str(tmp_path / "folder"))
     with pytest.raises(DeclarationError, match="columns id and row"):
         keystate.replay_letters(other.select("id"), str(tmp_path / "folder"))
+
+
+class Looks(KeyedProcessFunction):
+    """Passes rows on through a state, and looks at the time of those that say so."""
+
+    def open(self, ctx: Any) -> None:
+        kind = "until timestamp, day date, local timestamp_ntz"
+        self.state = ctx.get_state(ValueStateDescriptor("s", kind))
+        self.by_time = ctx.get_map_state(MapStateDescriptor("m", "timestamp", "date"))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        if row.looks is not None:
+            assert getattr(row, row.looks) < NOW
+        self.state.update((row.until, row.day, row.local))
+        self.by_time[row.until] = row.day
+        kept = self.state.value()
+        yield row.key, kept.until, self.by_time[row.until], kept.local, ctx.timestamp()
+
+
+NOW = datetime(2024, 1, 1)
+
+
+def test_times_that_python_has_not(spark: Any) -> None:
+    rows = spark.sql(
+        "SELECT *, timestamp_micros(253402300800000000L) AS until, "
+        "date_add(date'9999-12-31', 1) AS day, "
+        "cast(timestamp_micros(-62135596800000001L) AS timestamp_ntz) AS local "
+        "FROM VALUES ('a', null), ('b', 'until'), ('c', 'day'), ('d', 'local') AS t(key, looks)"
+    )
+    dead = OutputTag("dead", keystate.dead_letter_schema(rows.schema))
+    output = "key string, until timestamp, day date, local timestamp_ntz, at long"
+    keyed = keystate.keyed(rows, "key")
+
+    def made(on_error: Any) -> Any:
+        return keyed.process(Looks(), output, on_error=on_error, event_time="until")
+
+    tagged = made(keystate.dead_letters(dead)).with_side_outputs(dead)
+    texts = tagged.where("main IS NOT NULL").selectExpr(
+        "main.key", "unix_micros(main.until)", "unix_date(main.day)",
+        "cast(main.local AS string)", "main.at",
+    )  # fmt: skip
+    (row,) = texts.collect()
+    assert tuple(row) == (
+        "a", 253402300800000000, 2932897, "0000-12-31 23:59:59.999999", 253402300800000
+    )  # fmt: skip
+    letters = tagged.where("dead IS NOT NULL").select("dead.key", "dead.message", "dead.row.key")
+    found = {key: message for key, message, of in letters.collect() if key == f'"{of}"'}
+    assert set(found) == {'"b"', '"c"', '"d"'}
+    for column, key in (("until", '"b"'), ("day", '"c"'), ("local", '"d"')):
+        assert f"in column '{column}' is before or after the years" in found[key]
+    with pytest.raises(PythonException, match=r"(?s)ValueError.*in column '\w+' is before.*key '"):
+        made("fail").collect()
+    with_json = made(keystate.dead_letters(AS_JSON)).side_output(AS_JSON)
+    texts = [row.row for row in with_json.select("row").collect()]
+    assert all('"until": "+10000-01-01T00:00:00+00:00"' in text for text in texts)

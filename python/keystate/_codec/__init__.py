@@ -7,6 +7,7 @@ Spark would have to guess about, such as ``True`` for a long, raises :class:`Mis
 """
 
 from keystate._codec.base import Codec, Shape, offsets
+from keystate._codec.beyond import BeyondPython
 from keystate._codec.factory import codec, struct_codec
 from keystate._codec.misfits import Misfit, TooLarge, shorten
 from keystate._codec.packed import NOT_PACKED, PackedRows, packed_reader
@@ -15,6 +16,7 @@ from keystate._codec.structs import StructCodec
 
 __all__ = [
     "NOT_PACKED",
+    "BeyondPython",
     "Codec",
     "Misfit",
     "PackedRows",

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
+from keystate._codec.foreign import of_python
 from keystate._codec.misfits import Misfit, TooLarge
 
 Form = Callable[[Any], Any]
@@ -63,6 +64,7 @@ class Codec:
             no second of two that look the same (``fold``); ``None`` where that does not hold.
         mutable: whether what is read can change in place: lists, dicts, dataclasses, and what has
             one of them in it. It is handed out as a ``copy`` only.
+        column: the column or field that the values are of, for messages; empty if of none.
     """
 
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
@@ -75,6 +77,7 @@ class Codec:
         self.frozen: type | None = accepted[0] if len(accepted) == 1 else None
         self.naive: type | None = None
         self.mutable = False
+        self.column = ""
         self.packed_reader: Callable[[bytes, int], Any] | None = None  # once there is one
 
     def decode(self, array: pa.Array) -> list[Any]:
@@ -106,6 +109,10 @@ class Codec:
     def is_plain(self, value: Any) -> bool:
         """Whether a value is read as it is written, and fits."""
         return type(value) is self.plain
+
+    def name_column(self, name: str) -> None:
+        """Notes which column or field the values are of, also those within them."""
+        self.column = name
 
     def copy(self, value: Any) -> Any:
         """A copy of a value that was read, which may change without it."""
@@ -142,11 +149,12 @@ class Codec:
 
     def _coerce(self, value: Any) -> Any:
         """A value of an accepted type for one of another, or Misfit."""
-        if type(value) in self._accepted:
-            return value
+        python = value if type(value) in self._accepted else of_python(value)
+        if type(python) in self._accepted:
+            return python
         for accepted in self._accepted - {NONE}:
-            if isinstance(value, accepted) and not isinstance(value, bool):
-                return value
+            if isinstance(python, accepted) and not isinstance(python, bool):
+                return python
         raise Misfit(value, self.name)
 
     def _blame(self, values: Iterable[Any]) -> None:

@@ -95,9 +95,10 @@ def with_defaults(data_type: T.DataType, shape: Shape | None, whole: Any = None)
         return T.MapType(data_type.keyType, value, data_type.valueContainsNull)
     if not isinstance(data_type, T.StructType):
         return data_type
-    if whole is not None:
-        of = codec(data_type, shape)
-        (stored,) = of.decode(of.encode([whole]))
+    of = codec(data_type, shape)
+    # A whole value may stand for none, as pandas' NA does.
+    (stored,) = of.decode(of.encode([whole]))
+    if stored is not None:
         values = [getattr(stored, name) if shape.cls else stored[i] for i, name in
                   enumerate(data_type.names)]  # fmt: skip
     else:

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Callable
 from decimal import Decimal
 
+import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec.base import PLAIN, Codec, Shape
@@ -13,7 +14,7 @@ from keystate._codec.nested import ArrayCodec, MapCodec
 from keystate._codec.numeric import DecimalCodec, FloatCodec, IntegerCodec
 from keystate._codec.structs import StructCodec
 from keystate._codec.text import BinaryCodec, StringCodec
-from keystate._codec.times import DateCodec, NaiveCodec, TimestampCodec
+from keystate._codec.times import DateCodec, IntervalCodec, NaiveCodec, TimestampCodec
 
 _SIMPLE: dict[type[T.DataType], Callable[[T.DataType], Codec]] = {
     T.BooleanType: lambda t: Codec(t, (bool,)),
@@ -26,11 +27,11 @@ _SIMPLE: dict[type[T.DataType], Callable[[T.DataType], Codec]] = {
     T.DecimalType: lambda t: DecimalCodec(t, (Decimal,)),
     T.StringType: lambda t: StringCodec(t, (str,)),
     T.BinaryType: lambda t: BinaryCodec(t, (bytes,)),
-    T.DateType: lambda t: DateCodec(t, (datetime.date,)),
+    T.DateType: lambda t: DateCodec(t, (datetime.date,), pa.int32()),
     T.TimestampType: lambda t: TimestampCodec(t, (datetime.datetime,)),
-    T.TimestampNTZType: lambda t: NaiveCodec(t, (datetime.datetime,)),
-    T.DayTimeIntervalType: lambda t: Codec(t, (datetime.timedelta,)),
-    T.TimeType: lambda t: NaiveCodec(t, (datetime.time,)),
+    T.TimestampNTZType: lambda t: NaiveCodec(t, (datetime.datetime,), pa.int64()),
+    T.DayTimeIntervalType: lambda t: IntervalCodec(t, (datetime.timedelta,), pa.int64()),
+    T.TimeType: lambda t: NaiveCodec(t, (datetime.time,), pa.int64()),
     T.NullType: lambda t: Codec(t, ()),
 }
 

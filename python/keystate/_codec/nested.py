@@ -11,9 +11,11 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec.base import NONE, Codec, Shape, mask_of, offsets, offsets_of, with_nulls
+from keystate._codec.foreign import of_python
 from keystate._codec.misfits import Misfit
 
 _SEQUENCES = {list, tuple, NONE}
+_DICTS = {dict, NONE}
 
 
 class ArrayCodec(Codec):
@@ -26,6 +28,10 @@ class ArrayCodec(Codec):
         self.mutable = self._make is list or element.mutable
         self.as_key = self._as_key
         self.key_class = None
+
+    def name_column(self, name: str) -> None:
+        super().name_column(name)
+        self._element.name_column(name)
 
     def _as_key(self, value: Any) -> Any:
         form = self._element.as_key
@@ -44,12 +50,12 @@ class ArrayCodec(Codec):
         value = self._sequence(value)
         if value is None:
             return None
-        if not self._nullable and any(each is None for each in value):
-            raise Misfit(None, f"{self._element.name}, not null,", "an element of the array")
         try:
             elements = self._element.all_as_read(value)
         except Misfit as e:
             raise e.within("an element of the array") from None
+        if not self._nullable and any(each is None for each in elements):
+            raise Misfit(None, f"{self._element.name}, not null,", "an element of the array")
         return elements if self._make is list else self._make(elements)
 
     def copy(self, value: Any) -> Any:
@@ -71,12 +77,12 @@ class ArrayCodec(Codec):
         if not set(map(type, values)) <= _SEQUENCES:
             values = list(map(self._sequence, values))
         flat = list(chain.from_iterable(v for v in values if v is not None))
-        if not self._nullable and any(each is None for each in flat):
-            raise Misfit(None, f"{self._element.name}, not null,", "an element of the array")
         try:
             elements = self._element.encode(flat)
         except Misfit as e:
             raise e.within("an element of the array") from None
+        if not self._nullable and elements.null_count:
+            raise Misfit(None, f"{self._element.name}, not null,", "an element of the array")
         return pa.ListArray.from_arrays(
             offsets_of(values), elements, type=self.arrow, mask=mask_of(values)
         )
@@ -88,7 +94,10 @@ class ArrayCodec(Codec):
         # Workers do without NumPy unless a function imports it.
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(value, numpy.ndarray) and value.ndim > 0:
-            return value.tolist()
+            # Of times tolist() would make numbers.
+            return list(value) if value.dtype.kind in "mM" else value.tolist()
+        if of_python(value) is None:
+            return None
         raise Misfit(value, self.name)
 
 
@@ -101,24 +110,28 @@ class MapCodec(Codec):
         self.plain = self.frozen = None
         self.mutable = True
 
+    def name_column(self, name: str) -> None:
+        super().name_column(name)
+        self._key.name_column(name)
+        self._value.name_column(name)
+
     def as_read(self, value: Any) -> Any:
+        value = self._map(value)
         if value is None:
             return None
-        if not isinstance(value, dict):
-            raise Misfit(value, self.name)
-        if None in value:
-            raise Misfit(None, self._key.name, "a key of the map")
         try:
             keys = list(map(self._key.key, value))
         except Misfit as e:
             raise e.within("a key of the map") from None
-        items = list(value.values())
-        if not self._nullable and any(each is None for each in items):
-            raise Misfit(None, f"{self._value.name}, not null,", "a value of the map")
+        if None in keys:
+            raise Misfit(None, self._key.name, "a key of the map")
         try:
-            return dict(zip(keys, self._value.all_as_read(items)))
+            items = self._value.all_as_read(list(value.values()))
         except Misfit as e:
             raise e.within("a value of the map") from None
+        if not self._nullable and any(each is None for each in items):
+            raise Misfit(None, f"{self._value.name}, not null,", "a value of the map")
+        return dict(zip(keys, items))
 
     def copy(self, value: Any) -> Any:
         if value is None:
@@ -139,24 +152,38 @@ class MapCodec(Codec):
         return with_nulls(maps, array)
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
-        for value in values:
-            if value is not None and not isinstance(value, dict):
-                raise Misfit(value, self.name)
+        if not set(map(type, values)) <= _DICTS:
+            values = list(map(self._map, values))
         present = [v for v in values if v is not None]
-        keys = list(chain.from_iterable(present))
-        if None in keys:
-            raise Misfit(None, self._key.name, "a key of the map")
         try:
-            encoded_keys = self._key.encode(keys)
+            keys = self._key.encode(list(chain.from_iterable(present)))
         except Misfit as e:
             raise e.within("a key of the map") from None
+        if keys.null_count:
+            raise Misfit(None, self._key.name, "a key of the map")
         items = list(chain.from_iterable(v.values() for v in present))
-        if not self._nullable and any(each is None for each in items):
-            raise Misfit(None, f"{self._value.name}, not null,", "a value of the map")
         try:
-            encoded_values = self._value.encode(items)
+            encoded = self._value.encode(items)
         except Misfit as e:
             raise e.within("a value of the map") from None
+        if not self._nullable and encoded.null_count:
+            raise Misfit(None, f"{self._value.name}, not null,", "a value of the map")
         return pa.MapArray.from_arrays(
-            offsets_of(values), encoded_keys, encoded_values, type=self.arrow, mask=mask_of(values)
+            offsets_of(values), keys, encoded, type=self.arrow, mask=mask_of(values)
         )
+
+    def _map(self, value: Any) -> Any:
+        """A value as a dictionary; it may be a list of pairs, as pyarrow has maps."""
+        if value is None or isinstance(value, dict):
+            return value
+        if isinstance(value, list) and all(type(p) is tuple and len(p) == 2 for p in value):
+            try:
+                pairs = dict(value)
+            except TypeError:  # a key that has no hash
+                raise Misfit(value, self.name) from None
+            if len(pairs) < len(value):
+                raise Misfit(value, f"{self.name}, in which each key is once")
+            return pairs
+        if of_python(value) is None:
+            return None
+        raise Misfit(value, self.name)

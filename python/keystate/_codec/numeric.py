@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
+import struct
 from collections.abc import Sequence
 from decimal import Context, Decimal, DecimalException, Inexact, InvalidOperation
 from typing import Any
@@ -12,9 +13,11 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec.base import NONE, Codec, validity
+from keystate._codec.foreign import of_python
 from keystate._codec.misfits import Misfit
 
 _NAN = float("nan")
+_INFINITY = float("inf")
 
 
 class FixedCodec(Codec):
@@ -76,7 +79,7 @@ class IntegerCodec(FixedCodec):
         try:
             return operator.index(value)  # just an int, whatever __index__ returns
         except TypeError:
-            raise Misfit(value, self.name) from None
+            return _none(value, self.name)
 
 
 class FloatCodec(FixedCodec):
@@ -91,29 +94,49 @@ class FloatCodec(FixedCodec):
             self.plain = None
 
     def as_read(self, value: Any) -> Any:
-        value = self._coerce(value)
-        return value if value is None or self._is_double else ctypes.c_float(value).value
+        number = self._coerce(value)
+        if number is None or self._is_double:
+            return number
+        read = ctypes.c_float(number).value
+        if abs(read) == _INFINITY != abs(number):
+            raise Misfit(value, self.name)
+        return read
 
     def key(self, value: Any) -> Any:
-        return None if value is None else self._form(self._coerce(value))
+        return None if value is None else self._form(self.as_read(value))
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
         kinds = set(map(type, values))
         if not kinds <= {float, NONE}:
             values = [self._coerce(value) for value in values]
+        if not self._is_double:
+            numbers = [value for value in values if value is not None]
+            try:
+                # Arrow would make a number that is too large infinite.
+                struct.pack(f"<{len(numbers)}f", *numbers)
+            except OverflowError:
+                self.all_as_read(numbers)
         return pa.array(values, self.arrow)
 
     def _coerce(self, value: Any) -> Any:
         if value is None or type(value) is float:
             return value
-        if isinstance(value, (bool, str, bytes, Decimal)) or not hasattr(value, "__float__"):
+        if isinstance(value, (bool, str, bytes, Decimal)):
             raise Misfit(value, self.name)
+        if not hasattr(value, "__float__"):
+            return _none(value, self.name)
         if type(value).__name__ == "bool_":
             raise Misfit(value, self.name)
         try:
             return float(value)
         except (OverflowError, TypeError, ValueError):
             raise Misfit(value, self.name) from None
+
+
+def _none(value: Any, name: str) -> None:
+    """``None`` of what pandas has for a missing value; nothing else fits."""
+    if of_python(value) is not None:
+        raise Misfit(value, name)
 
 
 def _double_key(value: float | None) -> float | None:
@@ -140,6 +163,8 @@ class DecimalCodec(Codec):
         if value is None:
             return None
         given = self._coerce(value)
+        if given is None:
+            return None
         try:
             value = given.quantize(self._unit, context=_EXACT)
         except DecimalException:
@@ -149,7 +174,8 @@ class DecimalCodec(Codec):
         return value if value else value.copy_abs()
 
     def _coerce(self, value: Any) -> Any:
-        return Decimal(value) if type(value) is int else super()._coerce(value)
+        python = of_python(value)
+        return Decimal(python) if type(python) is int else super()._coerce(value)
 
 
 #: Digits that would be lost are an error.

@@ -16,7 +16,6 @@ from pyspark.sql import types as T
 from keystate._codec.base import Codec
 from keystate._codec.factory import struct_codec
 from keystate._codec.structs import StructCodec
-from keystate._codec.times import local
 
 _FIXED: dict[type[T.DataType], str] = {
     T.BooleanType: "?7x",
@@ -56,7 +55,7 @@ class PackedRows:
             "as_read": self._codec.as_read,
             "unpack": self._format.unpack_from,
             "pack": self._format.pack,
-            "local": local,
+            **{f"local{i}": getattr(f, "local", None) for i, f in enumerate(self._codec.fields)},
             "micros": [getattr(field, "micros", None) for field in self._codec.fields],
             "padding": [b"\0" * (-n & 7) for n in range(8)],
         }
@@ -76,7 +75,7 @@ class PackedRows:
             if kind is T.StringType:
                 lines.append(f" v{i} = str(v{i}, 'utf-8')")
             elif kind is T.TimestampType:
-                lines.append(f" v{i} = local(v{i})")
+                lines.append(f" v{i} = local{i}(v{i})")
         lines.append(" if nulls:")
         lines += [f"  if nulls & {1 << i}: v{i} = None" for i in range(len(self._kinds))]
         values = "".join(f"v{i}, " for i in range(len(self._kinds)))

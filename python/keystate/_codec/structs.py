@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec.base import Codec, Form, Shape, validity
+from keystate._codec.base import NONE, Codec, Form, Shape, validity
+from keystate._codec.foreign import of_python
 from keystate._codec.misfits import Misfit
 from keystate._codec.numeric import IntegerCodec
 from keystate._codec.rows import row_class, row_maker
@@ -34,6 +36,8 @@ class StructCodec(Codec):
         self.names = tuple(data_type.fieldNames())
         self._arrow_fields = list(self.arrow)
         self._required = [i for i, field in enumerate(data_type.fields) if not field.nullable]
+        for name, field in zip(self.names, fields):
+            field.name_column(name)
         self._class: type = row_class(self.names)
         self.make: Form = row_maker(self.names)
         self._are_rows = shape.cls is None
@@ -42,6 +46,7 @@ class StructCodec(Codec):
             self.make = lambda values: cls(*values)
         # Values of these classes have the fields in their order.
         self._ordered = {tuple, self._class} if issubclass(self._class, tuple) else {tuple}
+        self._ordered_or_none = {*self._ordered, NONE}
         self.plain = self.frozen = None
         self.mutable = any(field.mutable for field in fields) or not _is_frozen(self._class)
         self.as_key = self._as_key
@@ -50,9 +55,9 @@ class StructCodec(Codec):
         self._decoded_is_key = not any(self._key_forms)
 
     def as_read(self, value: Any) -> Any:
-        if value is None:
-            return None
-        return self.tuple_as_read(value if type(value) in self._ordered else self._tuple(value))
+        if type(value) not in self._ordered:
+            value = self._tuple(value)
+        return None if value is None else self.tuple_as_read(value)
 
     def all_as_read(self, values: Sequence[Any]) -> list[Any]:
         if set(map(type, values)) <= self._ordered:
@@ -111,12 +116,13 @@ class StructCodec(Codec):
         field, nullable = self.fields[i], i not in self._required
         if isinstance(field, IntegerCodec):
             return Field(int, int, nullable, field.lowest, field.highest)
-        return Field(field.plain or field.naive, field.frozen, nullable)
+        single = isinstance(field.data_type, T.FloatType)
+        return Field(field.plain or field.naive, field.frozen, nullable, single=single)
 
     def copy(self, value: Any) -> Any:
         if value is None or not self.mutable:
             return value
-        values = value if self._are_rows else self._tuple(value)
+        values = value if self._are_rows else self._row(value)
         return self.make(
             tuple([f.copy(v) if f.mutable else v for f, v in zip(self.fields, values)])
         )
@@ -125,12 +131,13 @@ class StructCodec(Codec):
         field, name, required = self.fields[i], self.names[i], i in self._required
 
         def as_read(value: Any) -> Any:
-            if required and value is None:
-                raise Misfit(None, f"{field.name}, not null,", f"field '{name}'")
             try:
-                return field.as_read(value)
+                value = field.as_read(value)
             except Misfit as e:
                 raise e.within(f"field '{name}'") from None
+            if required and value is None:
+                raise Misfit(None, f"{field.name}, not null,", f"field '{name}'")
+            return value
 
         return as_read
 
@@ -140,14 +147,14 @@ class StructCodec(Codec):
     def _as_key(self, value: Any) -> Any:
         if value is None or (self._decoded_is_key and type(value) is self._class):
             return value
-        row = zip(self._key_forms, self._tuple(value))
+        row = zip(self._key_forms, self._row(value))
         return self.make(tuple(v if form is None else form(v) for form, v in row))
 
     def key(self, value: Any) -> Any:
         if value is None:
             return None
         row = value
-        if self._required or type(row) not in self._ordered or len(row) != len(self.fields):
+        if type(row) not in self._ordered or len(row) != len(self.fields):
             (row,) = self._tuples([value])
         parts = []
         for name, field, part in zip(self.names, self.fields, row):
@@ -155,6 +162,9 @@ class StructCodec(Codec):
                 parts.append(part if type(part) is field.key_class else field.key(part))
             except Misfit as e:
                 raise e.within(f"field '{name}'") from None
+        for i in self._required:
+            if parts[i] is None:
+                raise Misfit(None, f"{self.fields[i].name}, not null,", f"field '{self.names[i]}'")
         return self.make(tuple(parts))
 
     def decode(self, array: pa.Array) -> list[Any]:
@@ -164,7 +174,6 @@ class StructCodec(Codec):
             return [self.make(())] * len(array)
         columns = [f.decode(array.field(i)) for i, f in enumerate(self.fields)]
         if array.null_count:
-            # A class of the user's may refuse the nulls that are in place of nothing.
             make, rows = self.make, zip(validity(array), zip(*columns))
             return [make(row) if there else None for there, row in rows]
         if self._are_rows:
@@ -174,14 +183,16 @@ class StructCodec(Codec):
     def encode(self, values: Sequence[Any]) -> pa.Array:
         rows: Sequence[Any] = values
         mask = None
+        if not set(map(type, values)) <= self._ordered_or_none:
+            values = rows = list(map(self._tuple, values))
         if None in values:
-            present = iter(self._tuples([v for v in values if v is not None]))
+            self._check_lengths([v for v in values if v is not None])
             absent = (None,) * len(self.fields)
             mask = pa.array([v is None for v in values], pa.bool_())
-            rows = [absent if v is None else next(present) for v in values]
+            rows = [absent if v is None else v for v in values]
         else:
-            rows = self._tuples(values)
-        columns = self._encode_fields(rows)
+            self._check_lengths(rows)
+        columns = self._encode_fields(rows, 0 if mask is None else mask.true_count)
         if not columns:
             return pa.array([{}] * len(values), self.arrow)
         return pa.StructArray.from_arrays(columns, fields=self._arrow_fields, mask=mask)
@@ -192,17 +203,29 @@ class StructCodec(Codec):
 
     def _tuples(self, rows: Sequence[Any]) -> Sequence[tuple[Any, ...]]:
         """These rows as tuples of the fields' values in their order."""
-        width = len(self.fields)
         if not set(map(type, rows)) <= self._ordered:
-            rows = [self._tuple(row) for row in rows]
-        if set(map(len, rows)) - {width}:
-            self._wrong_length(next(row for row in rows if len(row) != width))
-        for i in self._required:
-            if any(row[i] is None for row in rows):
-                raise Misfit(None, f"{self.fields[i].name}, not null,", f"field '{self.names[i]}'")
+            rows = [self._row(row) for row in rows]
+        self._check_lengths(rows)
         return rows
 
-    def _encode_fields(self, rows: Sequence[tuple[Any, ...]]) -> list[pa.Array]:
+    def _row(self, row: Any) -> tuple[Any, ...]:
+        values = self._tuple(row)
+        if values is None:
+            raise Misfit(row, self.name)
+        return values
+
+    def _check_lengths(self, rows: Sequence[tuple[Any, ...]]) -> None:
+        width = len(self.fields)
+        if set(map(len, rows)) - {width}:
+            self._wrong_length(next(row for row in rows if len(row) != width))
+
+    def _encode_fields(self, rows: Sequence[tuple[Any, ...]], absent: int = 0) -> list[pa.Array]:
+        """One array a field of rows.
+
+        Args:
+            rows: tuples of the fields' values.
+            absent: how many of them stand for none, and have only nulls.
+        """
         columns = zip(*rows) if rows else [()] * len(self.fields)
         encoded = []
         for name, field, column in zip(self.names, self.fields, columns):
@@ -210,17 +233,19 @@ class StructCodec(Codec):
                 encoded.append(field.encode(column))
             except Misfit as e:
                 raise e.within(f"field '{name}'") from None
+        for i in self._required:
+            if encoded[i].null_count > absent:
+                raise Misfit(None, f"{self.fields[i].name}, not null,", f"field '{self.names[i]}'")
         return encoded
 
-    def _tuple(self, value: Any) -> tuple[Any, ...]:
+    def _tuple(self, value: Any) -> tuple[Any, ...] | None:
+        """A value as a tuple of the fields' values in their order; ``None`` for none."""
+        if value is None:
+            return None
         if isinstance(value, tuple):
-            # A Row or namedtuple of the same names in another order is meant by name.
             names: Any = getattr(value, "__fields__", None)
             names = names or getattr(value, "_fields", self.names)
-            if tuple(names) != self.names and sorted(names) == sorted(self.names):
-                by_name = dict(zip(names, value))
-                return tuple(by_name[name] for name in self.names)
-            return value
+            return value if tuple(names) == self.names else self._by_name(value, names)
         if isinstance(value, list):
             return tuple(value)
         if isinstance(value, dict):
@@ -233,7 +258,24 @@ class StructCodec(Codec):
                 return tuple(getattr(value, name) for name in self.names)
             except AttributeError:
                 raise Misfit(value, self.name) from None
-        raise Misfit(value, self.name)
+        if of_python(value) is not None:
+            raise Misfit(value, self.name)
+        return None
+
+    def _by_name(self, value: tuple[Any, ...], names: Sequence[str]) -> tuple[Any, ...]:
+        """The values of a Row or namedtuple: by position only if no name in it is a field's."""
+        if set(names).isdisjoint(self.names):
+            return value
+        for name, count in Counter(names).items():
+            if name not in self.names:
+                raise Misfit(value, f"{self.name}, which has no field {name!r}")
+            if count > 1:
+                raise Misfit(value, f"{self.name}, in which field {name!r} is once")
+        missing = [name for name in self.names if name not in names]
+        if missing:
+            raise Misfit(value, f"{self.name}, of which field {missing[0]!r} is missing")
+        by_name = dict(zip(names, value))
+        return tuple(by_name[name] for name in self.names)
 
 
 def _is_frozen(cls: type) -> bool:

@@ -12,6 +12,8 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from keystate._codec.base import Codec
+from keystate._codec.beyond import BeyondPython
+from keystate._codec.foreign import has_nanoseconds, of_python
 from keystate._codec.misfits import Misfit
 from keystate._codec.numeric import LONG
 
@@ -23,31 +25,87 @@ _fromtimestamp = datetime.datetime.fromtimestamp
 _combine = datetime.datetime.combine
 
 
-class DateCodec(Codec):
+class _TimeCodec(Codec):
+    """Times that pyarrow converts, as far as Python has them.
+
+    Args:
+        integers: the Arrow type of the numbers that they are.
+    """
+
+    def __init__(
+        self, data_type: T.DataType, accepted: tuple[type, ...], integers: pa.DataType
+    ) -> None:
+        super().__init__(data_type, accepted)
+        self._integers = integers
+
+    def decode(self, array: pa.Array) -> list[Any]:
+        try:
+            return super().decode(array)
+        except (OverflowError, ValueError):
+            return list(map(self._one, array, array.cast(self._integers).to_pylist()))
+
+    def _one(self, scalar: pa.Scalar, number: int | None) -> Any:
+        try:
+            return scalar.as_py()
+        except (OverflowError, ValueError):
+            assert number is not None
+            return BeyondPython(number, self.name, self.column)
+
+    def encode(self, values: Sequence[Any]) -> pa.Array:
+        if BeyondPython in map(type, values):
+            return pa.concat_arrays([self._encode_one(value) for value in values])
+        return super().encode(values)
+
+    def _encode_one(self, value: Any) -> pa.Array:
+        if type(value) is BeyondPython and value.kind == self.name:
+            return pa.array([value.number], self._integers).cast(self.arrow)
+        return super().encode([value])
+
     def _coerce(self, value: Any) -> Any:
-        # A datetime is a date to Python, but its time of day would be lost.
-        if isinstance(value, datetime.datetime):
+        if has_nanoseconds(value):
             raise Misfit(value, self.name)
         return super()._coerce(value)
 
 
-class NaiveCodec(Codec):
+class IntervalCodec(_TimeCodec):
+    """Intervals of days to microseconds."""
+
+
+class DateCodec(_TimeCodec):
+    def _coerce(self, value: Any) -> Any:
+        # A datetime is a date to Python, but its time of day would be lost.
+        if isinstance(of_python(value), datetime.datetime):
+            raise Misfit(value, self.name)
+        return super()._coerce(value)
+
+
+class NaiveCodec(_TimeCodec):
     """Times without a zone: an aware one would have to be converted to some zone, or stripped."""
 
-    def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
-        super().__init__(data_type, accepted)
+    def __init__(
+        self, data_type: T.DataType, accepted: tuple[type, ...], integers: pa.DataType
+    ) -> None:
+        super().__init__(data_type, accepted, integers)
         self.plain = self.key_class = self.frozen = None
-        self.naive = accepted[0]
+        self._time: Any = accepted[0]
+        self.naive = self._time
 
     def as_read(self, value: Any) -> Any:
         if is_naive(value, self.naive):
             return value
         return super().as_read(value)
 
+    def _coerce(self, value: Any) -> Any:
+        value = super()._coerce(value)
+        if getattr(value, "tzinfo", None) is not None:
+            raise Misfit(value, f"{self.name} (without a time zone)")
+        return value
+
     def encode(self, values: Sequence[Any]) -> pa.Array:
+        # Of just this class they are not coerced.
         for value in values:
-            if getattr(value, "tzinfo", None) is not None:
-                raise Misfit(value, f"{self.name} (without a time zone)")
+            if type(value) is self._time and value.tzinfo is not None:
+                self._coerce(value)
         return super().encode(values)
 
 
@@ -126,13 +184,25 @@ class TimestampCodec(Codec):
         if is_naive(value, self.naive):
             return value
         # Of a time that clocks skip or that comes twice, what is read may look otherwise.
-        return local(self.micros(value))
+        return self.local(self.micros(value))
 
     def key(self, value: Any) -> Any:
-        return _later(local(self.micros(value)))
+        return _later(self.local(self.micros(value)))
 
     def decode(self, array: pa.Array) -> list[Any]:
-        return list(map(local, LONG.decode(array.cast(pa.int64()))))
+        return list(map(self.local, LONG.decode(array.cast(pa.int64()))))
+
+    def local(self, micros: int | None) -> Any:
+        """The naive local time of so many microseconds since the epoch, or what stands for it."""
+        if micros is None:
+            return None
+        try:
+            if -_EXACT_MICROS < micros < _EXACT_MICROS:
+                return _fromtimestamp(micros / 1_000_000)
+            whole = _fromtimestamp(micros // 1_000_000)
+        except (OSError, OverflowError, ValueError):
+            return BeyondPython(micros, self.name, self.column)
+        return whole.replace(microsecond=micros % 1_000_000)
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
         # Asked again: a function may have set another zone.
@@ -144,11 +214,18 @@ class TimestampCodec(Codec):
         """Microseconds since the epoch."""
         if value is None:
             return None
-        is_pythons = type(value) is datetime.datetime
-        if not is_pythons and not isinstance(value, datetime.datetime):
-            raise Misfit(value, self.name)
+        moment = value
+        if type(value) is not datetime.datetime:
+            if type(value) is BeyondPython and value.kind == self.name:
+                number: int = value.number
+                return number
+            moment = of_python(value)
+            if moment is None:
+                return None
+            if not isinstance(moment, datetime.datetime) or has_nanoseconds(moment):
+                raise Misfit(value, self.name)
         try:
-            moment = value if is_pythons else _of_python(value)
+            moment = _of_python(moment)
             if moment.tzinfo is None:
                 seconds = moment.timestamp()
                 if -_EXACT_SECONDS < seconds < _EXACT_SECONDS:
@@ -158,13 +235,3 @@ class TimestampCodec(Codec):
         except (NotImplementedError, OverflowError, ValueError):
             raise Misfit(value, self.name) from None
         return seconds * 1_000_000 + moment.microsecond
-
-
-def local(micros: int | None) -> datetime.datetime | None:
-    """The naive local time of so many microseconds since the epoch."""
-    if micros is None:
-        return None
-    if -_EXACT_MICROS < micros < _EXACT_MICROS:
-        return _fromtimestamp(micros / 1_000_000)
-    whole = _fromtimestamp(micros // 1_000_000)
-    return whole.replace(microsecond=micros % 1_000_000)

@@ -7,6 +7,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <datetime.h>
+#include <math.h>
 #include <structmember.h>
 
 #ifdef Py_GIL_DISABLED
@@ -115,6 +116,7 @@ typedef struct {
     PyObject *frozen;    /* values of just this class never change; NULL: none are known to */
     long long lowest, highest;   /* of an int */
     int is_int, nullable;
+    int is_single;       /* whether a float must fit into 32 bits */
 } Field;
 
 typedef struct {
@@ -182,6 +184,10 @@ fits(const Field *field, PyObject *value)
 static inline int
 stays(const Field *field, PyObject *value)
 {
+    if (field->is_single && PyFloat_CheckExact(value)) {
+        double number = PyFloat_AS_DOUBLE(value);
+        return !isinf((float)number) || isinf(number);
+    }
     return is_of(field, field->frozen, value);
 }
 
@@ -303,8 +309,9 @@ made(PyTypeObject *type, PyObject *args, vectorcallfunc call)
     for (Py_ssize_t i = 0; i < self->width; i++) {
         Field *field = &self->fields[i];
         PyObject *class, *frozen;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(fields, i), "OOpLL", &class, &frozen,
-                              &field->nullable, &field->lowest, &field->highest))
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(fields, i), "OOpLLp", &class, &frozen,
+                              &field->nullable, &field->lowest, &field->highest,
+                              &field->is_single))
             goto failed;
         field->is_int = class == (PyObject *)&PyLong_Type;
         if (class != Py_None) field->cls = Py_NewRef(class);

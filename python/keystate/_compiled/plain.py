@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 Call = Callable[..., Any]
+
+_INFINITY = float("inf")
 
 #: Takes a result as it is now: gives what does not change with it.
 Take = Callable[[Any], Any]
@@ -53,6 +56,7 @@ class Field(NamedTuple):
         nullable: whether ``None`` is one.
         lowest: of ints.
         highest: of ints.
+        single: whether floats must fit into 32 bits.
     """
 
     cls: type | None
@@ -60,6 +64,7 @@ class Field(NamedTuple):
     nullable: bool
     lowest: int = 0
     highest: int = 0
+    single: bool = False
 
 
 def row_reader(
@@ -109,6 +114,8 @@ def _stays(field: Field, value: Any) -> bool:
         return False
     if isinstance(value, int) and field.frozen is int:
         return field.lowest <= value <= field.highest
+    if field.single and isinstance(value, float):
+        return abs(ctypes.c_float(value).value) != _INFINITY or abs(value) == _INFINITY
     return not isinstance(value, str) or value.isascii() or is_text(value)
 
 

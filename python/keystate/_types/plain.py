@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql import types as T
 
+from keystate._codec.beyond import BeyondPython
 from keystate.errors import StateTypeError
 
 # The types whose JSON is not what Python's parser makes of it.
@@ -42,6 +43,8 @@ def to_json(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, (date, datetime, time)):
         return value.isoformat()
+    if isinstance(value, BeyondPython):
+        return value.text()
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, Decimal) or (isinstance(value, float) and not math.isfinite(value)):

@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import shorten
+from keystate._codec import BeyondPython, shorten
 from keystate._protocol import Control
 from keystate._spec import resolve_schema
 from keystate._types.plain import to_json
@@ -212,6 +212,8 @@ def _json(value: Any, data_type: T.DataType) -> Any:
         return [_json(part, data_type.elementType) for part in value]
     if isinstance(data_type, T.MapType):
         value = {key: _json(part, data_type.valueType) for key, part in value.items()}
+    elif isinstance(value, BeyondPython):
+        return value.text()
     elif isinstance(data_type, T.TimestampType):
         # An instant, whichever the zone of the session that reads it.
         return value.astimezone(datetime.timezone.utc).isoformat()

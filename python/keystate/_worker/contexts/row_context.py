@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from keystate._codec import BeyondPython
 from keystate._compiled import Cursor
 from keystate._protocol import Control
 from keystate._worker.contexts.asked_in_open import AskedInOpen
@@ -193,6 +194,8 @@ def event_time(time: Any, zoned: bool) -> int | None:
 
 
 def _millis(time: Any, zoned: bool) -> int:
+    if type(time) is BeyondPython:
+        return int(time.number) // 1000
     if not isinstance(time, datetime.datetime):
         # A window is a struct of start and end; its event time is its end.
         return _millis(time[1], zoned)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import inspect
 import json
 import typing
 from collections import Counter
@@ -17,6 +16,7 @@ from pyspark.sql import types as T
 
 from keystate._codec import Codec, Misfit, Shape, codec
 from keystate._codec.evolution import with_defaults
+from keystate._codec.objects import why_not_restored
 from keystate._kinds import StateKind
 from keystate._protocol import DeclaredOperator, DeclaredState, DeclaredTtl, DeclaredWindows
 from keystate._time_mode import TimeMode
@@ -438,11 +438,10 @@ def _struct_of(cls: type, place: str) -> tuple[T.StructType, Shape]:
     fields = [field.name for field in dataclasses.fields(cls)]
     try:
         hints = typing.get_type_hints(cls)
-        inspect.signature(cls).bind(*fields)
     except (NameError, TypeError) as e:
-        raise DeclarationError(
-            f"{place}: {cls.__name__} can't be made from its fields in their order: {e}"
-        ) from e
+        raise DeclarationError(f"{place}: the fields of {cls.__name__} have no types: {e}") from e
+    if (reason := why_not_restored(cls)) is not None:
+        raise DeclarationError(f"{place}: {reason}")
     resolved = [_type_of(hints[name], f"{place}, field {name}") for name in fields]
     types = [T.StructField(name, kind) for name, (kind, _) in zip(fields, resolved)]
     return T.StructType(types), Shape(cls, tuple(shape for _, shape in resolved))

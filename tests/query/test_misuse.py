@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import keystate
@@ -153,14 +154,11 @@ class Itself:
 
 
 @dataclass
-class Initialised:
+class Abstract(ABC):
     a: int
-    b: InitVar[int]
 
-
-@dataclass(kw_only=True)
-class ByKeyword:
-    a: int
+    @abstractmethod
+    def b(self) -> int: ...
 
 
 @dataclass
@@ -181,9 +179,8 @@ def local_class() -> type:
     [
         (MapStateDescriptor("s", Mutable, INT), "Mutable have no hash.*frozen=True"),
         (ValueStateDescriptor("s", Itself), "Itself contains itself"),
-        (ValueStateDescriptor("s", Initialised), "Initialised can't be made from its fields"),
-        (ValueStateDescriptor("s", ByKeyword), "ByKeyword can't be made from its fields"),
-        (ValueStateDescriptor("s", local_class()), "Inner can't be made from.*Nowhere"),
+        (ValueStateDescriptor("s", Abstract), "Abstract makes no object without arguments"),
+        (ValueStateDescriptor("s", local_class()), "the fields of Inner have no types.*Nowhere"),
         (ValueStateDescriptor("s", Untyped), "field a: no Spark type is known for typing.Any"),
         (ValueStateDescriptor("s", complex), "expected a DDL string.*got <class 'complex'>"),
         (ValueStateDescriptor("s", T.CalendarIntervalType()), "interval is not supported"),

@@ -10,7 +10,14 @@ from typing import Any
 
 import keystate
 import pytest
-from keystate import DeclarationError, FlatMapFunction
+from keystate import (
+    DeclarationError,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    OutputTag,
+    ValueStateDescriptor,
+)
 from pyspark.sql import functions as F
 
 from tests.two_streams import TwoStreams
@@ -44,6 +51,56 @@ def test_rows_are_objects_and_the_class_tells_the_output(
     fed.feed([(b"", at(2000), "a", (5, 6.0), 2.0)])
     steady = fed.run(lambda df: build(df, side=True))
     assert [(row.symbol, row.price, tuple(row.place)) for row in steady] == [("a", 2.0, (5, 6.0))]
+
+
+@dataclasses.dataclass
+class Reading:
+    sensor: str
+    temp: float
+
+    def __post_init__(self) -> None:
+        if self.temp < -459.67:
+            raise ValueError(f"there is no {self.temp} F")
+        self.temp = round((self.temp - 32) / 1.8, 1)
+
+
+class Before(KeyedProcessFunction):
+    def open(self, ctx: Any) -> None:
+        self.last = ctx.get_state(ValueStateDescriptor("last", Reading))
+        self.all = ctx.get_list_state(ListStateDescriptor("all", Reading))
+
+    def process_element(self, row: Reading, ctx: Any) -> Any:
+        before = self.last.value()
+        yield row.temp, before.temp if before else None, [each.temp for each in self.all]
+        self.last.update(row)
+        self.all.add(row)
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+def test_rows_are_made_once(backend: str, stream: Any, settings: Any) -> None:
+    settings(**{"spark.keystate.backend": backend})
+    fed = stream("sensor string, temp double")
+    dead = OutputTag("dead", keystate.dead_letter_schema("sensor string, temp double"))
+
+    def build(df: Any) -> Any:
+        keyed, letters = keystate.keyed(df, "sensor", row_type=Reading), keystate.dead_letters(dead)
+        output = "now double, before double, all array<double>"
+        made = keyed.process(Before(), output, on_error=letters)
+        return made.with_side_outputs(dead).selectExpr("main.*", "dead.key", "dead.row")
+
+    emitted = []
+    for temps in ([212.0], [32.0, -500.0], [50.0]):
+        fed.feed([("s", temp) for temp in temps])
+        emitted += [tuple(row) for row in fed.run(build)]
+    assert sorted(emitted, key=repr) == sorted(
+        [
+            (100.0, None, [], None, None),
+            (0.0, 100.0, [100.0], None, None),
+            (None, None, None, '"s"', ("s", -500.0)),
+            (10.0, 0.0, [100.0, 0.0], None, None),
+        ],
+        key=repr,
+    )
 
 
 class Symbols(FlatMapFunction[Trade, Place]):

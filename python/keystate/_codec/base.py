@@ -65,6 +65,7 @@ class Codec:
         mutable: whether what is read can change in place: lists, dicts, dataclasses, and what has
             one of them in it. It is handed out as a ``copy`` only.
         column: the column or field that the values are of, for messages; empty if of none.
+        runs_code: whether an input row's value is made by code of the user's: by ``made``.
     """
 
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
@@ -78,6 +79,7 @@ class Codec:
         self.naive: type | None = None
         self.mutable = False
         self.column = ""
+        self.runs_code = False
         self.packed_reader: Callable[[bytes, int], Any] | None = None  # once there is one
 
     def decode(self, array: pa.Array) -> list[Any]:
@@ -113,6 +115,10 @@ class Codec:
     def name_column(self, name: str) -> None:
         """Notes which column or field the values are of, also those within them."""
         self.column = name
+
+    def made(self, value: Any) -> Any:
+        """An input row's value, of one that was decoded without the user's classes."""
+        return value
 
     def copy(self, value: Any) -> Any:
         """A copy of a value that was read, which may change without it."""

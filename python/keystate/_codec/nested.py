@@ -28,10 +28,16 @@ class ArrayCodec(Codec):
         self.mutable = self._make is list or element.mutable
         self.as_key = self._as_key
         self.key_class = None
+        self.runs_code = element.runs_code
 
     def name_column(self, name: str) -> None:
         super().name_column(name)
         self._element.name_column(name)
+
+    def made(self, value: Any) -> Any:
+        if value is None:
+            return None
+        return self._make(map(self._element.made, value))
 
     def _as_key(self, value: Any) -> Any:
         form = self._element.as_key
@@ -109,11 +115,17 @@ class MapCodec(Codec):
         self._nullable = data_type.valueContainsNull
         self.plain = self.frozen = None
         self.mutable = True
+        self.runs_code = key.runs_code or value.runs_code
 
     def name_column(self, name: str) -> None:
         super().name_column(name)
         self._key.name_column(name)
         self._value.name_column(name)
+
+    def made(self, value: Any) -> Any:
+        if value is None:
+            return None
+        return {self._key.made(k): self._value.made(v) for k, v in value.items()}
 
     def as_read(self, value: Any) -> Any:
         value = self._map(value)

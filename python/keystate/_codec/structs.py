@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
@@ -15,6 +14,7 @@ from keystate._codec.base import NONE, Codec, Form, Shape, validity
 from keystate._codec.foreign import of_python
 from keystate._codec.misfits import Misfit
 from keystate._codec.numeric import IntegerCodec
+from keystate._codec.objects import constructor, restorer, runs_code, values_of
 from keystate._codec.rows import row_class, row_maker
 from keystate._codec.text import StringCodec
 from keystate._compiled import make_rows, row_reader, row_taker
@@ -39,11 +39,16 @@ class StructCodec(Codec):
         for name, field in zip(self.names, fields):
             field.name_column(name)
         self._class: type = row_class(self.names)
+        #: Makes a value of its fields' values; objects without their class's ``__init__``.
         self.make: Form = row_maker(self.names)
+        #: Makes what an input row has; objects by their class.
+        self._construct = self.make
+        self.runs_code = any(field.runs_code for field in fields)
         self._are_rows = shape.cls is None
         if shape.cls is not None:
-            cls = self._class = shape.cls
-            self.make = lambda values: cls(*values)
+            self._class = shape.cls
+            self.make, self._construct = restorer(shape.cls), constructor(shape.cls)
+            self.runs_code = self.runs_code or runs_code(shape.cls)
         # Values of these classes have the fields in their order.
         self._ordered = {tuple, self._class} if issubclass(self._class, tuple) else {tuple}
         self._ordered_or_none = {*self._ordered, NONE}
@@ -53,6 +58,12 @@ class StructCodec(Codec):
         self.key_class = None
         self._key_forms = [field.as_key for field in fields]
         self._decoded_is_key = not any(self._key_forms)
+
+    def made(self, value: Any) -> Any:
+        if value is None:
+            return None
+        parts = tuple([field.made(part) for field, part in zip(self.fields, value)])
+        return self._construct(parts)
 
     def as_read(self, value: Any) -> Any:
         if type(value) not in self._ordered:
@@ -253,14 +264,10 @@ class StructCodec(Codec):
             if unknown:
                 raise Misfit(value, f"{self.name}, which has no field {unknown[0]!r}")
             return tuple(value.get(name) for name in self.names)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            try:
-                return tuple(getattr(value, name) for name in self.names)
-            except AttributeError:
-                raise Misfit(value, self.name) from None
-        if of_python(value) is not None:
+        found = values_of(value, self.names)
+        if found is None and of_python(value) is not None:
             raise Misfit(value, self.name)
-        return None
+        return found
 
     def _by_name(self, value: tuple[Any, ...], names: Sequence[str]) -> tuple[Any, ...]:
         """The values of a Row or namedtuple: by position only if no name in it is a field's."""

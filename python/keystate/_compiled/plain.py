@@ -146,8 +146,10 @@ def call_with_context(
     The results are those that it yields, those of a list that it returns, or the one; each as it is
     at that moment.
     """
-    for context.slot, row in zip(slots, rows):
-        context.row = row
+    # The row after its slot: it may be made then, and this fail.
+    following = iter(rows).__next__
+    for context.slot in slots:
+        context.row = row = following()
         collect(call(row, context), take, results)
 
 
@@ -160,8 +162,9 @@ def call_with_row(
     results: list[Any],
 ) -> None:
     """Calls a function of the row alone for each row."""
-    for context.slot, row in zip(slots, rows):
-        context.row = row
+    following = iter(rows).__next__
+    for context.slot in slots:
+        context.row = row = following()
         collect(call(row), take, results)
 
 

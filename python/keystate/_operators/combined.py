@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
+from keystate._codec import struct_codec
 from keystate._operators.declared import Input
 from keystate._operators.pickling import pickled
 from keystate._operators.schema_rows import SchemaRows
@@ -117,6 +118,12 @@ def combined_rows(plan: FunctionPlan, rows: Input, keys: Sequence[str]) -> Input
                 f"combine=True calls reduce() before the shuffle, where there is no subtask: "
                 f"{type(fn).__name__} has a method {method}(); leave out one of them"
             )
+    if rows.shape is not None and struct_codec(rows.row_type, rows.shape).runs_code:
+        raise _refusal(
+            "a row_type with code of its own, such as __post_init__",
+            "a row that others are in would be made once more",
+            "leave it out",
+        )
     if isinstance(rows.df, SchemaRows):
         return rows
     check_columns(rows.row_type, "the input")

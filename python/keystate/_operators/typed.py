@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import typing
 from typing import Any, TypeVar
 
@@ -32,6 +33,7 @@ def typed_rows(schema: T.StructType, row_type: Any) -> tuple[list[str], Shape]:
     place = f"row_type {row_type.__name__}"
     declared, shape = resolve_type(row_type, place)
     assert isinstance(declared, T.StructType) and shape is not None
+    _check_made(shape, place)
     columns = {field.name: field for field in schema.fields}
     for field in declared.fields:
         if field.name not in columns:
@@ -51,6 +53,21 @@ def typed_rows(schema: T.StructType, row_type: Any) -> tuple[list[str], Shape]:
             f"{place} needs a field for the column '{marked[0]}', which the watermark goes by"
         )
     return declared.fieldNames(), shape
+
+
+def _check_made(shape: Shape, place: str) -> None:
+    """Raises DeclarationError for a class that does not make objects of just its fields."""
+    if shape.cls is not None and dataclasses.is_dataclass(shape.cls):
+        names = [field.name for field in dataclasses.fields(shape.cls)]
+        try:
+            inspect.signature(shape.cls).bind(**dict.fromkeys(names))
+        except TypeError as e:
+            raise DeclarationError(
+                f"{place}: {shape.cls.__name__} can't be made from its fields: {e}. A row has a "
+                "column for each field of its class"
+            ) from e
+    for part in filter(None, shape.parts):
+        _check_made(part, place)
 
 
 def _fits(found: T.DataType, declared: T.DataType) -> bool:

@@ -89,12 +89,27 @@ class InputRows(Encoder):
     def __init__(self, rows: Input, misfit: str) -> None:
         super().__init__(rows.row_type, misfit)
         self._event_time = rows.time_column
+        shape = rows.shape
+        runs_code = shape is not None and struct_codec(rows.row_type, shape).runs_code
+        self._made_by = shape.cls if shape is not None and runs_code else None
         order = positions(rows.df, rows.order)
         types = [rows.row_type.fields[column].dataType for column in order]
         self._order = [
             (column, codec(kind), nulls_first(sort_key(kind, NATURAL)))
             for column, kind in zip(order, types)
         ]
+
+    def encode(self, rows: Iterable[Any]) -> pa.Array:
+        return super().encode(rows if self._made_by is None else map(self._as_sent, rows))
+
+    def _as_sent(self, row: Any) -> Any:
+        """A row as a source would send it, of a class that makes objects by code of its own."""
+        if self._made_by is not None and isinstance(row, self._made_by):
+            raise TypeError(
+                f"{self._misfit}: the class {self._made_by.__name__} has made this object, and "
+                "would make it once more: give the values of the row's columns, as a tuple or dict"
+            )
+        return row
 
     def with_event_time(self, rows: pa.Array, timestamp: int) -> pa.Array:
         """The rows with this event time, in ms."""

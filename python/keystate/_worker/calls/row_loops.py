@@ -1,6 +1,7 @@
 """The loops over a message's rows, one for each style of function: what runs for every row.
 
 Each takes a result when it comes, as it is at that moment: the function may change it afterwards.
+A row is asked for after its slot, for it may be made then, by the user's code.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ def _windows(
     take: Take,
     results: list[Any],
 ) -> None:
-    times = context.event_times
-    for context.slot, row, context.event_time in zip(slots, rows, times):
-        context.row = row
+    following, times = iter(rows).__next__, context.event_times
+    for context.slot, context.event_time in zip(slots, times):
+        context.row = row = following()
         result = call(row, context)
         if result is not None:
             collect(result, take, results)
@@ -40,9 +41,9 @@ def _map(
     take: Take,
     results: list[Any],
 ) -> None:
-    append = results.append
-    for context.slot, row in zip(slots, rows):
-        context.row = row
+    append, following = results.append, iter(rows).__next__
+    for context.slot in slots:
+        context.row = row = following()
         append(take(call(row)))
 
 
@@ -54,8 +55,9 @@ def _sink(
     take: Take,
     results: list[Any],
 ) -> None:
-    for context.slot, row in zip(slots, rows):
-        context.row = row
+    following = iter(rows).__next__
+    for context.slot in slots:
+        context.row = row = following()
         call(row, context)
 
 
@@ -67,9 +69,9 @@ def _filter(
     take: Take,
     results: list[Any],
 ) -> None:
-    append = results.append
-    for context.slot, row in zip(slots, rows):
-        context.row = row
+    append, following = results.append, iter(rows).__next__
+    for context.slot in slots:
+        context.row = row = following()
         if call(row):
             append(take(row))
 

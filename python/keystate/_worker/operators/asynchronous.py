@@ -15,6 +15,7 @@ from typing import Any
 
 from keystate._compiled import collect
 from keystate._compiled.plain import Take
+from keystate._protocol import Message
 from keystate._worker.calls.event_loop import EventLoop, cancel
 from keystate._worker.calls.function_errors import function_error
 from keystate._worker.calls.guarded import GuardedCalls
@@ -68,6 +69,9 @@ class AsyncOperator(KeyedOperator):
 
     def _make_context(self) -> RowContext:
         return AsyncRowContext()
+
+    def _decode_rows(self, message: Columns) -> Any:
+        return self._input.as_sent(message, Message.ROWS)
 
     def _run(self, slots: list[int], rows: list[Any], results: list[Any]) -> None:
         calls = [Call(slot, row, index=i) for i, (slot, row) in enumerate(zip(slots, rows))]
@@ -179,6 +183,7 @@ class AsyncOperator(KeyedOperator):
             return []
 
     async def _process(self, call: Call) -> list[Any]:
+        call.row = self._input.made(call.row)
         seconds = self._calls.timeout
         outcome: _Outcome | None
         if seconds is None:

@@ -22,13 +22,14 @@ class InitialStateOperator(TwoInputOperator):
     def _run(self, slots: list[int], rows: TwoInputRows, results: list[Any]) -> None:
         context, call = self._context, self._call_second
         context.input = 1
-        for context.slot, row in zip(slots, rows.second):
-            context.row = row
+        following, count = iter(rows.second).__next__, rows.counts[1]
+        for context.slot in slots[:count]:
+            context.row = row = following()
             result = call(row, context)
             if result is not None:
                 raise _emitted(result)
         context.input = 0
-        self._call_each(self._call, slots[len(rows.second) :], rows.first, results)
+        self._call_each(self._call, slots[count:], rows.first, results)
 
     def _row_types(self) -> list[T.StructType]:
         return [self._row_type]

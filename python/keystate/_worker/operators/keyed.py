@@ -25,6 +25,7 @@ from keystate._worker.contexts.row_context import (
 )
 from keystate._worker.contexts.runtime_context import WorkerRuntimeContext
 from keystate._worker.messages.columns import INTEGERS, Columns, list_column, number
+from keystate._worker.messages.input_rows import InputRows
 from keystate._worker.messages.packed import MOST_PACKED, packed_answer
 from keystate._worker.messages.results import Results, make_results
 from keystate._worker.operator_state.keeper import OperatorStateKeeper
@@ -55,7 +56,8 @@ class KeyedOperator:
         self._context.time_columns = plan.time_columns
         shape = spec.inputs[0].shape
         self._row_type = declared.rows
-        self._rows = codec(self._row_type, shape)
+        self._input = InputRows(self._row_type, shape, self._context)
+        self._rows = self._input.codec
         self._context.columns_without_zone = columns_without_zone(self._row_type)
         if shape is not None:
             self._context.field_names = self._row_type.names
@@ -245,7 +247,7 @@ class KeyedOperator:
         return message.values(Message.SLOTS, INTEGERS)
 
     def _decode_rows(self, message: Columns) -> Any:
-        return message.values(Message.ROWS, self._rows)
+        return self._input.decode(message, Message.ROWS)
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         """Answers with all changes of this generation, some slots at a time.

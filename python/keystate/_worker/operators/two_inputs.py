@@ -7,7 +7,7 @@ of one input is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from pyspark.sql import types as T
@@ -23,6 +23,7 @@ from keystate._worker.contexts.row_context import (
     field_of,
 )
 from keystate._worker.messages.columns import INTEGERS, Columns
+from keystate._worker.messages.input_rows import InputRows
 from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.keyed import KeyedOperator
 
@@ -30,9 +31,10 @@ from keystate._worker.operators.keyed import KeyedOperator
 class TwoInputRows(NamedTuple):
     """A message's rows: of each input, and for each row the index of its input."""
 
-    first: list[Any]
-    second: list[Any]
+    first: Iterable[Any]
+    second: Iterable[Any]
     inputs: list[int]
+    counts: tuple[int, int]
 
 
 class TwoInputContext(RowContext):
@@ -80,7 +82,7 @@ class TwoInputOperator(KeyedOperator):
         self._second_type = declared.second
         super().__init__(plan, declared, control)
         shape = declared.spec.inputs[1].shape
-        self._second_rows = codec(self._second_type, shape)
+        self._second_input = InputRows(self._second_type, shape, self._context)
         self._context.second_columns_without_zone = columns_without_zone(self._second_type)
         if shape is not None:
             self._context.second_field_names = self._second_type.names
@@ -91,17 +93,23 @@ class TwoInputOperator(KeyedOperator):
         return TwoInputContext()
 
     def _decode_rows(self, message: Columns) -> Any:
-        first = self._rows.decode(message.elements(Message.ROWS))
-        second = self._second_rows.decode(message.elements(Message.SECOND_ROWS))
-        inputs = INTEGERS.decode(message.elements(Message.INPUTS)) if first and second else []
-        return TwoInputRows(first, second, inputs)
+        first, second = message.elements(Message.ROWS), message.elements(Message.SECOND_ROWS)
+        inputs = []
+        if len(first) and len(second):
+            inputs = INTEGERS.decode(message.elements(Message.INPUTS))
+        return TwoInputRows(
+            self._input.decode(message, Message.ROWS),
+            self._second_input.decode(message, Message.SECOND_ROWS),
+            inputs,
+            (len(first), len(second)),
+        )
 
     def _run(self, slots: Any, rows: TwoInputRows, results: list[Any]) -> None:
         context = self._context
-        if not rows.second:
+        if not rows.counts[1]:
             context.input = 0
             self._call_each(self._call, slots, rows.first, results)
-        elif not rows.first:
+        elif not rows.counts[0]:
             context.input = 1
             self._call_each(self._call_second, slots, rows.second, results)
         else:
@@ -141,7 +149,7 @@ class TwoInputOperator(KeyedOperator):
         return f" of input {self._context.input + 1}"
 
 
-def _mixed(rows: TwoInputRows) -> list[Any]:
-    """The rows of both inputs in their order."""
-    following = (iter(rows.first).__next__, iter(rows.second).__next__)
-    return [following[which]() for which in rows.inputs]
+def _mixed(rows: TwoInputRows) -> Iterator[Any]:
+    """The rows of both inputs in their order; it goes on after one that can't be made."""
+    inputs = iter(rows.first), iter(rows.second)
+    return map(next, map(inputs.__getitem__, rows.inputs))

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import codec
+from keystate._codec import Shape, codec, struct_codec
 from keystate._compiled import collect
 from keystate._compiled.plain import Take
 from keystate._protocol import Control, Message
@@ -68,6 +68,9 @@ def windows_operator(
     """The operator of a function of windows: of whole messages of rows, where that is the same."""
     operator: Callable[..., KeyedOperator] = WindowsOperator
     one_by_one = plan.dead_letters is not None or control.get(Control.REAL_TIME)
+    rows = struct_codec(declared.rows, declared.spec.inputs[0].shape or Shape())
+    # What makes rows of the user's class is called once for each.
+    one_by_one = one_by_one or rows.runs_code
     if not one_by_one:
         windows = plan.function.by_columns()
         if windows is not None:
@@ -109,7 +112,7 @@ class WindowsOperator(KeyedOperator):
         rows = message.elements(Message.ROWS)
         # An iterator: after a row that fails, the loop goes on with it.
         self._context.event_times = iter(_millis(rows, self._time_column))
-        return self._rows.decode(rows)
+        return self._input.decode(message, Message.ROWS)
 
 
 def times_of(column: pa.Array) -> pa.Array:

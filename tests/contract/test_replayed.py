@@ -13,6 +13,7 @@ import pytest
 from keystate import DeclarationError, TimeDomain
 from keystate._counted import counted
 from keystate._page.timeline import parts
+from keystate._replay.steps import Difference
 from keystate.testing import KeyedTwoInputHarness, rows_of, same_values
 from keystate.testing._job import Clock
 from keystate.testing._literals import Literals
@@ -168,6 +169,17 @@ def test_what_is_alike() -> None:
     assert parts("by", was, now) == []
     assert parts("by", was, {**now, NAN[1]: [NAN[0], 1.0]}) == ["by[nan]: [nan] → [nan, 1.0]"]
     assert parts("all", [NAN[0]], [NAN[1], 5]) == ["all: + 5"]
+
+
+def test_a_difference_says_what_is_not_there() -> None:
+    def told(stored: Any, replayed: Any) -> str:
+        return str(Difference(6, "n", stored, replayed, None))
+
+    by = "(changed by no step of the batch)"
+    assert told(None, 1) == f"batch 6: n: nothing in the checkpoint, replayed 1 {by}"
+    assert told(1, None) == f"batch 6: n: 1 in the checkpoint, replayed nothing {by}"
+    assert told("→", "{}") == f"batch 6: n: '→' in the checkpoint, replayed '{{}}' {by}"
+    assert told({1: 2}, {}) == f"batch 6: n[1]: 2 in the checkpoint, replayed nothing {by}"
 
 
 def test_numbers_of_things() -> None:

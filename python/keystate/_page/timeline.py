@@ -43,8 +43,19 @@ def lines(versions: Sequence[Any]) -> list[list[str]]:
     return made
 
 
-def parts(name: str, before: Any, after: Any) -> list[str]:
-    """What is not the same in two values of a state: of a list and a map only those parts."""
+#: How a change of something is told: of what came, of what went, and of another value.
+CHANGED = "{name}: {now}", "{name}: {was} → nothing", "{name}: {was} → {now}"
+
+
+def parts(name: str, before: Any, after: Any, told: tuple[str, str, str] = CHANGED) -> list[str]:
+    """What is not the same in two values of a state: of a list and a map only those parts.
+
+    Args:
+        name: the state's.
+        before: the first value; ``None`` for nothing.
+        after: the second one.
+        told: how that is told, as ``CHANGED``.
+    """
     if name == TIMERS:
         came = [f"timer set: {_timer(one)}" for one in after if one not in before]
         return [f"timer gone: {_timer(one)}" for one in before if one not in after] + came
@@ -55,12 +66,12 @@ def parts(name: str, before: Any, after: Any) -> list[str]:
             key, was = was_there.get(found, (None, _NOTHING))
             key, now = is_there.get(found, (key, _NOTHING))
             if not same(was, now):
-                changes.append(_change(f"{name}[{key!r}]", was, now))
+                changes.append(_change(f"{name}[{key!r}]", was, now, told))
         return changes
     if isinstance(before, list) and isinstance(after, list) and same(after[: len(before)], before):
         return [f"{name}: + {shorten(one)}" for one in after[len(before) :]]
     was, now = (_NOTHING if value is None else value for value in (before, after))
-    return [_change(name, was, now)]
+    return [_change(name, was, now, told)]
 
 
 def moment(millis: int | None) -> str:
@@ -78,12 +89,10 @@ def moment(millis: int | None) -> str:
 _NOTHING = object()
 
 
-def _change(name: str, before: Any, after: Any) -> str:
-    if before is _NOTHING:
-        return f"{name}: {shorten(after)}"
-    if after is _NOTHING:
-        return f"{name}: {shorten(before)} → nothing"
-    return f"{name}: {shorten(before)} → {shorten(after)}"
+def _change(name: str, before: Any, after: Any, told: tuple[str, str, str]) -> str:
+    came, went, other = told
+    form = came if before is _NOTHING else went if after is _NOTHING else other
+    return form.format(name=name, was=shorten(before), now=shorten(after))
 
 
 def _timer(timer: tuple[TimeDomain, int]) -> str:

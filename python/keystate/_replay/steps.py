@@ -79,6 +79,13 @@ class Step:
         return lines + [f"{tag}: {shorten(row)}" for tag, rows in self.side.items() for row in rows]
 
 
+_REPLAYED = (
+    "{name}: nothing in the checkpoint, replayed {now}",
+    "{name}: {was} in the checkpoint, replayed nothing",
+    "{name}: {was} in the checkpoint, replayed {now}",
+)
+
+
 @dataclass(frozen=True)
 class Difference:
     """A state of which a batch gives something else than the checkpoint has after it.
@@ -100,10 +107,7 @@ class Difference:
     step: Step | None
 
     def __str__(self) -> str:
-        differing = [
-            line.replace("→", "in the checkpoint, replayed")
-            for line in parts(self.state, self.stored, self.replayed)
-        ]
+        differing = parts(self.state, self.stored, self.replayed, _REPLAYED)
         by = "no step of the batch" if self.step is None else self.step.what()
         return f"batch {self.batch}: {'; '.join(differing)} (changed by {by})"
 

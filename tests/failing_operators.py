@@ -87,7 +87,7 @@ class Batches(KeyedBatchFunction):
             if how > 2:
                 self.value.update(["no long"] * len(values))
             if how > 0:
-                return {"k": batch.rows["k"]}  # there is no text
+                return {"k": batch.rows["k"], "text": [1] * batch.rows.num_rows}  # no text
         keys = batch.rows["k"].to_pylist()
         made = [(key, text) for key, text in zip(keys, texts) if text is not None]
         return {"k": [key for key, _ in made], "text": [text for _, text in made]}

@@ -461,7 +461,7 @@ class Batches(KeyedBatchFunction):
         if (values < 0).any():
             raise ValueError(f"{values.min()} is negative")
         if (values == 50).any():
-            return {"k": batch.keys["k"]}
+            return {"k": batch.rows["k"], "v": ["x"] * len(values)}
         if (values == 51).any():
             self.sum.update([1] * (len(sums) + 1))
         return {"k": batch.rows["k"], "v": batch.rows["v"]}

@@ -18,6 +18,7 @@ from keystate import (
     KeyedBatch,
     KeyedBatchFunction,
     ListStateDescriptor,
+    OutputTag,
     ValueStateDescriptor,
 )
 from pyspark.errors import PythonException, StreamingQueryException
@@ -236,7 +237,7 @@ class Wrong(KeyedBatchFunction):
         ("null", r"KEYSTATE_STATE_TYPE\] state 'whole'.*null"),
         ("key", "StateAccessError.*batch.keys"),
         ("field of a result", "OutputTypeError.*no field 'c'"),
-        ("column", "OutputTypeError.*key"),
+        ("column", r"DeclarationError.*KEYSTATE_RESULT_TYPE.*it has no columns 'key': \['other'\]"),
         ("result", "OutputTypeError.*key"),
         ("raise", r"KEYSTATE_FUNCTION_FAILED\] ValueError: mine"),
     ],
@@ -253,3 +254,70 @@ def test_value_states_only(spark: Any) -> None:
     df = spark.createDataFrame([(1,)], "key long")
     with pytest.raises(DeclarationError, match="'s' is a list state"):
         keystate.keyed(df, "key").process_batches(Wrong("list"), "key long")
+
+
+DEAD = OutputTag("dead", keystate.dead_letter_schema("k string, n long"))
+
+
+def with_letters(spark: Any, fn: Any) -> tuple[list[Any], list[Any]]:
+    df = spark.createDataFrame([("a", 1), ("b", 2), ("a", 3)], "k string, n long").coalesce(1)
+    made = keystate.keyed(df, "k").process_batches(
+        fn, "k string, v long", on_error=keystate.dead_letters(DEAD)
+    )
+    rows = made.with_side_outputs(DEAD).collect()
+    emitted = sorted(tuple(row.main) for row in rows if row.main is not None)
+    return emitted, sorted(tuple(row.dead.row) for row in rows if row.dead is not None)
+
+
+class Yields(KeyedBatchFunction):
+    """Yields tables, between which it changes its state and fills the same memory again."""
+
+    def open(self, ctx: Any) -> None:
+        self.count = ctx.get_state(ValueStateDescriptor("count", "long", default=0))
+
+    def results(self, batch: KeyedBatch) -> Any:
+        values = batch.rows["n"].to_numpy().copy()
+        yield {"k": batch.rows["k"], "v": values}
+        self.count.update([count + 1 for count in self.count.value().to_pylist()])
+        values *= 10
+        if (values == 20).any():
+            raise ValueError("of the second row")
+        yield pa.table({"k": batch.rows["k"], "v": values})
+        yield pd.DataFrame({"k": batch.keys["k"], "v": self.count.value()})
+
+    def process_batch(self, batch: KeyedBatch, ctx: Any) -> Any:
+        return self.results(batch)
+
+
+def test_what_is_yielded(spark: Any) -> None:
+    emitted, letters = with_letters(spark, Yields())
+    assert letters == [("b", 2)]
+    halves = [("a", 1), ("a", 1), ("a", 10), ("a", 2), ("a", 3), ("a", 30)]
+    assert emitted == sorted(halves)
+    emitted, letters = with_letters(spark, lambda batch, ctx: [{"k": ["x"], "v": (7,)}] * 2)
+    assert (emitted, letters) == ([("x", 7)] * 2, [])
+
+
+@pytest.mark.parametrize(
+    "result, message",
+    [
+        (3, "process_batch returns a table.*or yields them, got int 3"),
+        ([("a", 1)], r"or yields them, got tuple \('a', 1\)"),
+        ({"k": ["a"]}, "it has no columns 'v'"),
+        ({"k": "a", "v": [1]}, "column 'k': a column is an array, a Series or a list.*got str 'a'"),
+        ({"k": ["a"], "v": 1}, "column 'v': a column is an array.*got int 1"),
+        ({"k": ["a"], "v": pa.array([[1]])}, "column 'v': .*cast"),
+    ],
+)
+def test_what_is_wrong_whatever_the_rows_are_is_no_rows_error(
+    spark: Any, result: Any, message: str
+) -> None:
+    with pytest.raises(PythonException, match=rf"(?s)KEYSTATE_RESULT_TYPE\].*{message}"):
+        with_letters(spark, lambda batch, ctx: result)
+
+
+def test_async_functions_are_refused(spark: Any) -> None:
+    async def process(batch: KeyedBatch, ctx: Any) -> Any: ...
+
+    with pytest.raises(DeclarationError, match="is async: only process"):
+        keystate.keyed(spark.range(1), "id").process_batches(process, "id long")

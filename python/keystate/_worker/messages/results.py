@@ -41,6 +41,7 @@ class Results:
         self.take = self._codec.taker(self._take)
         self.place = f"{place} {self._codec.name}"
         self.arrow = self._codec.arrow
+        self.columns = self._codec.fields
         self._fields = list(self.arrow)
         self._none = pa.array([], self.arrow)
 

@@ -16,13 +16,22 @@ from keystate._worker.calls.guarded import GuardedCalls
 from keystate._worker.calls.letters import is_of_row
 from keystate._worker.messages.columns import Columns
 from keystate._worker.messages.results import Results
-from keystate._worker.operators.column_types import check_dicts, check_fields
+from keystate._worker.operators.batch_columns import NoColumnError, as_array, columns_of
 from keystate._worker.operators.keyed import KeyedOperator
 from keystate._worker.operators.slot_values import Slots, SlotValues
 from keystate._worker.state.worker_state import StateFactory, WorkerState
-from keystate.errors import OutputTypeError, StateAccessError, StateTypeError
+from keystate.errors import (
+    DeclarationError,
+    KeystateError,
+    OutputTypeError,
+    StateAccessError,
+    StateTypeError,
+)
 from keystate.functions import KeyedBatch
 from keystate.state import StateDescriptor, ValueState
+
+#: What is raised where values are no column of their type.
+_MISFITS = (TypeError, ValueError, pa.ArrowException)
 
 
 class BatchOperator(KeyedOperator):
@@ -73,7 +82,7 @@ class BatchOperator(KeyedOperator):
         states = [state for state in self._states if isinstance(state, WorkerBatchState)]
         kept = [state.kept(slots.unique().to_numpy()) for state in states]
         try:
-            made = [self._rows_of(result) for result in self._called(slots, rows)]
+            made = self._called(slots, rows)
         except Exception as e:
             if not is_of_row(e):
                 raise
@@ -100,8 +109,8 @@ class BatchOperator(KeyedOperator):
         traceback.clear_frames(error.__traceback__)
         return guarded.taken(letter, 0)
 
-    def _called(self, slots: pa.Array, rows: pa.RecordBatch) -> list[Any]:
-        """What the function returns for rows, if that is anything."""
+    def _called(self, slots: pa.Array, rows: pa.RecordBatch) -> list[pa.Array]:
+        """What the function returns for rows, or yields, as arrays of structs."""
         context = self._context
         encoded = slots.dictionary_encode()
         distinct = encoded.dictionary.to_numpy()
@@ -110,9 +119,15 @@ class BatchOperator(KeyedOperator):
         context.slots = distinct
         try:
             result = self._call(KeyedBatch(rows, keys, encoded.indices), context)
+            if result is None:
+                return []
+            if isinstance(result, (list, Iterator)):
+                # Each as it is when it comes: the function may fill the same memory again.
+                return [pa.concat_arrays([self._rows_of(each)]) for each in result]
+            made = self._rows_of(result)
+            return [made if self._guarded is None else pa.concat_arrays([made])]
         finally:
             context.slots = None
-        return [] if result is None else [result]
 
     def _encode(self, results: list[Any]) -> pa.Array:
         """Results of the function, and dead letters, which have a tag."""
@@ -122,7 +137,7 @@ class BatchOperator(KeyedOperator):
             [
                 self._results.encode([result])
                 if isinstance(result, tuple)
-                else self._of_main(self._rows_of(result))
+                else self._of_main(result)
                 for result in results
             ]
         )
@@ -132,24 +147,30 @@ class BatchOperator(KeyedOperator):
 
     def _rows_of(self, result: Any) -> pa.Array:
         """A result as an array of structs."""
-        if isinstance(result, pa.StructArray):
-            return result  # it was made before
-        schema = pa.schema(list(self._results.main.arrow))
-        columns = [column.combine_chunks() for column in self._table(result, schema).columns]
-        return pa.StructArray.from_arrays(columns, fields=list(schema))
-
-    def _table(self, result: Any, schema: pa.Schema) -> pa.Table:
+        main = self._results.main
+        place, fields = f"a result does not fit {main.place}", list(main.arrow)
+        arrays: list[pa.Array] = []
         try:
-            if isinstance(result, pa.RecordBatch):
-                result = pa.Table.from_batches([result])
-            elif not isinstance(result, pa.Table):
-                result = pa.table(result)
-            result = result.select(schema.names)
-            check_fields(pa.struct(result.schema), pa.struct(schema))
-            return result.cast(schema)
-        except (TypeError, KeyError, ValueError, pa.ArrowException) as e:
-            place = self._results.main.place
-            raise OutputTypeError(f"a result does not fit {place}: {e}") from None
+            columns = columns_of(result, [field.name for field in fields])
+            for codec, field, column in zip(main.columns, fields, columns):
+                place = f"a result does not fit {main.place}: column '{field.name}'"
+                array = as_array(column, codec, field.type)
+                if array.null_count and not field.nullable:
+                    raise ValueError("null, where there must be a value")
+                if arrays and len(array) != len(arrays[0]):
+                    raise ValueError(f"{len(array)} values, and the first has {len(arrays[0])}")
+                arrays.append(array)
+        except _MISFITS as e:
+            raise _error(place, e, OutputTypeError) from None
+        return pa.StructArray.from_arrays(arrays, fields=fields)
+
+
+def _error(place: str, misfit: Exception, of_row: type[KeystateError]) -> KeystateError:
+    """The error of what was handed over; of no row if it is wrong whatever the rows are."""
+    message = f"{place}: {misfit}"
+    if isinstance(misfit, NoColumnError):
+        return DeclarationError(message, code=of_row.default_code)
+    return of_row(message)
 
 
 class ArrowKeys:
@@ -227,20 +248,10 @@ class WorkerBatchState(WorkerState, ValueState[Any]):
     def update(self, values: Any) -> None:
         slots, kind = self._slots(), self._values.type
         try:
-            if isinstance(values, pa.ChunkedArray):
-                values = values.combine_chunks()
-            if isinstance(values, (list, tuple, Iterator)):
-                # Python values mean what they do in a function of rows.
-                python = [v.as_py() if isinstance(v, pa.Scalar) else v for v in values]
-                values = self._codec.encode(python)
-            if not isinstance(values, pa.Array):
-                check_dicts(values, kind)
-                values = pa.array(values, kind)
-            check_fields(values.type, kind)
             # A copy: an array may share the memory of one of NumPy's, which can change.
-            values = pa.concat_arrays([values.cast(kind)])
-        except (TypeError, ValueError, pa.ArrowException) as e:
-            raise StateTypeError(f"state '{self.spec.name}': {e}") from None
+            values = pa.concat_arrays([as_array(values, self._codec, kind)])
+        except _MISFITS as e:
+            raise _error(f"state '{self.spec.name}'", e, StateTypeError) from None
         if len(values) != len(slots):
             raise StateTypeError(
                 f"state '{self.spec.name}': update() needs a value for each of the batch's "

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def check_fields(given: pa.DataType, wanted: pa.DataType) -> None:
@@ -25,13 +23,30 @@ def check_fields(given: pa.DataType, wanted: pa.DataType) -> None:
         check_fields(field.type, wanted.field(places[0]).type)
 
 
-def check_dicts(values: Iterable[Any], wanted: pa.DataType) -> None:
-    """Checks dictionaries, as in pandas' Series, that are to be values of a struct."""
-    if pa.types.is_struct(wanted):
-        names = {field.name for field in wanted}
-        for value in values:
-            if isinstance(value, dict) and not names.issuperset(value):
-                raise TypeError(f"{wanted} has no field {min(value.keys() - names, key=str)!r}")
+def cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """An array as one of another type, if all values fit.
+
+    Raises:
+        ValueError: a double is too large for a float: Arrow's cast would make it infinite.
+    """
+    made = values.cast(wanted)
+    _check_floats(values, made)
+    return made
+
+
+def _check_floats(given: pa.Array, made: pa.Array) -> None:
+    if pa.types.is_float32(made.type) and given.type != made.type:
+        infinite = [pc.sum(pc.is_inf(each.cast(pa.float64()))).as_py() for each in (given, made)]
+        if infinite[0] != infinite[1]:
+            raise ValueError("a double is too large for a float")
+    elif pa.types.is_struct(made.type) and pa.types.is_struct(given.type):
+        for field in made.type:
+            if given.type.get_field_index(field.name) >= 0:
+                _check_floats(given.field(field.name), made.field(field.name))
+    elif pa.types.is_map(made.type) and pa.types.is_map(given.type):
+        _check_floats(*(pa.concat_arrays([each]).items for each in (given, made)))
+    elif pa.types.is_list(made.type) and hasattr(given.type, "value_type"):
+        _check_floats(given.flatten(), made.flatten())
 
 
 def _parts(kind: pa.DataType) -> list[pa.DataType]:

@@ -14,8 +14,12 @@ from keystate import (
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
+    OutputTag,
     SortedMapStateDescriptor,
+    StateTypeError,
     ValueStateDescriptor,
+    dead_letter_schema,
+    dead_letters,
 )
 from keystate._codec import codec, struct_codec
 from keystate._codec.base import Codec
@@ -42,6 +46,9 @@ AWARE = [
     for zone in (timezone.utc, timezone(timedelta(hours=-5)), BERLIN)
 ]
 ROW = T.StructType([T.StructField("t", T.TimestampType())])
+
+
+LETTERS = OutputTag("letters", dead_letter_schema())
 
 
 @pytest.fixture(autouse=True, params=["Europe/Berlin", "America/New_York", "UTC"])
@@ -141,3 +148,44 @@ def test_a_year_that_python_does_not_have_is_refused(timestamps: Codec) -> None:
     for year in ("12000", "-0005"):
         with pytest.raises(Misfit):
             timestamps.encode([pd.Timestamp(np.datetime64(f"{year}-01-01", "s"))])
+
+
+class Missing(KeyedProcessFunction):
+    """Hands over what pandas has for a missing value; it does what None does."""
+
+    def open(self, ctx: Any) -> None:
+        self.value = ctx.get_state(ValueStateDescriptor("value", "timestamp"))
+        self.list = ctx.get_list_state(ListStateDescriptor("list", "timestamp"))
+        self.map = ctx.get_map_state(MapStateDescriptor("map", "timestamp", "int"))
+        self.sorted = ctx.get_sorted_map_state(
+            SortedMapStateDescriptor("sorted", "timestamp", "int")
+        )
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        for missing in (pd.NaT, pd.NA, None):
+            self.value.update(row.t)
+            self.value.update(missing)
+            assert self.value.value() is None
+            for change, message in (
+                (lambda m: self.list.add(m), "a list can't hold None"),
+                (lambda m: self.list.add_all([row.t, m]), "a list can't hold None"),
+                (lambda m: self.list.update(iter([m])), "a list can't hold None"),
+                (lambda m: self.map.put(m, 1), "can't have the key None"),
+                (lambda m: self.sorted.put(m, 1), "can't have the key None"),
+            ):
+                with pytest.raises(StateTypeError, match=message):
+                    change(missing)
+            self.map[row.t] = missing
+            self.map.remove(missing)
+            self.sorted.remove(missing)
+            assert (list(self.list), self.map[row.t]) == ([], None)
+            assert missing not in self.map
+        yield row.key, ctx.timestamp(), [pd.NaT]
+
+
+@pytest.mark.parametrize("on_error", ["fail", dead_letters(LETTERS)], ids=["fail", "letters"])
+def test_what_is_missing(on_error: Any) -> None:
+    out = "given int, at long, kept array<timestamp>"
+    shared = {"event_time": "t", "on_error": on_error}
+    with KeyedProcessHarness(Missing(), "key int, t timestamp", "key", out, **shared) as h:
+        assert h.process((1, LOCAL[0]))[0].kept == [None]

@@ -66,10 +66,10 @@ class WorkerListState(WorkerState, ListState[Any]):
 
     def add(self, value: Any) -> None:
         slot = self._cursor.slot
-        if value is None:
-            self._refuse_none("a list can't hold None")
         if type(value) is not self._plain:
             value = self._as_read(value)
+        if value is None:
+            self._refuse_none("a list can't hold None")
         try:
             self._cells[slot].elements.append(value)
             self._dirty[slot] = 1
@@ -99,14 +99,13 @@ class WorkerListState(WorkerState, ListState[Any]):
         self.update(())
 
     def _checked(self, values: Iterable[Any]) -> list[Any]:
-        if type(values) is list and all(value is not None for value in values):
-            return self._all_as_read(values)
-        # One by one, as each is when it comes: a generator may fill the same object again.
-        checked = []
-        for value in values:
-            if value is None:
-                self._refuse_none("a list can't hold None")
-            checked.append(self._as_read(value))
+        if type(values) is list:
+            checked = self._all_as_read(values)
+        else:
+            # One by one, as each is when it comes: a generator may fill the same object again.
+            checked = [self._as_read(value) for value in values]
+        if any(value is None for value in checked):
+            self._refuse_none("a list can't hold None")
         return checked
 
     def _decode(self, message: Columns) -> list[Any]:

@@ -81,11 +81,11 @@ class MapCopy(ReadOnlyMapCopy, BroadcastState[Any, Any]):
 
     def _put(self, key: Any, value: Any) -> Any:
         """Sets a key's value; returns what the key is in the dictionary."""
+        key = self._as_key(key)
         if key is None:
             raise StateTypeError(
                 f"{self._what}: a map can't have the key None", code="KEYSTATE_NULL_KEY"
             )
-        key = self._as_key(key)
         try:
             self._entries[key] = self._values.as_read(value)
         except Misfit as e:

@@ -101,10 +101,10 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
 
     def put(self, key: Any, value: Any) -> None:
         cell = self._cell()
-        if key is None:
-            self._refuse_none("a map can't have the key None", code="KEYSTATE_NULL_KEY")
         if type(key) is not self._key_class:
             key = self._as_key(key)
+        if key is None:
+            self._refuse_none("a map can't have the key None", code="KEYSTATE_NULL_KEY")
         if not self._codec.is_plain(value):
             value = self._as_read(value)
         cell[key] = value
@@ -113,10 +113,10 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
 
     def remove(self, key: Any) -> None:
         cell = self._cell()
-        if key is None:
-            return
         if type(key) is not self._key_class:
             key = self._as_key(key)
+        if key is None:
+            return
         if cell.pop(key, cell) is not cell or cell.remote:
             cell.changed.add(key)
             self._dirty[self._cursor.slot] = 1

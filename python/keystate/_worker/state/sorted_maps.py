@@ -115,14 +115,14 @@ class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
     # -- changing ------------------------------------------------------------------------------
 
     def put(self, key: Any, value: Any) -> None:
+        cell: Any = self._cell()
+        if type(key) is not self._key_class:
+            key = self._as_key(key)
         if key is None:
             raise StateTypeError(
                 f"sorted map state '{self.spec.name}' can't have the key None",
                 code="KEYSTATE_NULL_KEY",
             )
-        cell: Any = self._cell()
-        if type(key) is not self._key_class:
-            key = self._as_key(key)
         if cell.live:
             cell.changing()
         if type(value) is not self._plain:

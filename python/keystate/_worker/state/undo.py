@@ -104,10 +104,10 @@ class _UndoableMap(WorkerMapState):
     def _keep(self, key: Any) -> None:
         """Notes what a cell knows of a key."""
         cell: Any = self._cell()
-        if key is None:
-            return
         if type(key) is not self._key_class:
             key = self._as_key(key)
+        if key is None:
+            return
         slot, remote = self._cursor.slot, None
         if cell.remote:
             # What was read since by pages leaves out keys that were changed before.

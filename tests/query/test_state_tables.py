@@ -19,6 +19,7 @@ from keystate import (
     ListStateDescriptor,
     MapStateDescriptor,
     ValueStateDescriptor,
+    admin,
 )
 from keystate.session import FORMAT_KEY
 from pyspark.errors import AnalysisException, IllegalArgumentException
@@ -108,11 +109,19 @@ def test_a_key_is_read_of_its_group_and_section_alone(
     one = spark.table(name).where("key.key = 7").select("value.value")
     assert tasks(one) == 1 and "key group" in scanned(one) and "all" not in scanned(one)
     assert one.collect() == [(7,)]
-    assert tasks(spark.table(name).where("key.key IN (7, 8, 9, 10, 11)")) <= 5
+    some = spark.table(name).where("key.key IN (7, 8, 9, 10, 11)").select("value.value")
+    assert tasks(some) <= 5 and sorted(some.collect()) == [(key,) for key in range(7, 12)]
+    kept = admin.edit(str(fed.checkpoint)).read("last").where(F.col("key.key").isin(7, 39_999))
+    assert sorted(row.value for row in kept.collect()) == [7, 39_999]
     whole = spark.table(name).where("key = named_struct('key', 7L)")
     assert tasks(whole) == 1 and [row.value.value for row in whole.collect()] == [7]
-    for other in ("key.key > 7", "key.key = 7 OR key.key > 8", "value.value = 7"):
-        assert "all key groups" in scanned(spark.table(name).where(other)), other
+    for other, rows in (
+        ("key.key > 7", 39_992),
+        ("key.key = 7 OR key.key > 8", 39_992),
+        ("value.value = 7", 1),
+    ):
+        found = spark.table(name).where(other)
+        assert "all key groups" in scanned(found) and found.count() == rows, other
     broken = []
     for path in sorted(fed.checkpoint.glob("state/0/*/*.lz4")):
         path.with_name(f".{path.name}.crc").unlink(missing_ok=True)

@@ -59,8 +59,9 @@ private[table] final class StateScan(
   private lazy val keys: Option[Seq[WantedKey]] = filters.keys.map { rows =>
     val columns = DataTypeUtils.toAttributes(table.keySchema)
     val reader = new KeyReader(Routing.normalized(columns), columns, table.maxParallelism)
+    // The reader gives one object for all keys, whose bytes change at the next one.
     rows
-      .map(row => WantedKey(reader.group(row), reader.key(row).getBytes))
+      .map(row => WantedKey(reader.group(row), reader.key(row).copy().getBytes))
       .distinctBy(_.bytes.toSeq)
   }
 

@@ -86,6 +86,20 @@ CASES = {
         [[], [[1, None], None, []]],
         ["cast(array() as array<array<int>>)", "array(array(1, null), null, array())"],
     ),
+    "floats": Case(
+        "array<float>",
+        [[None], [0.5, None]],
+        ["array(cast(null as float))", "array(0.5F, null)"],
+    ),
+    "doubles": Case(
+        "array<struct<a: array<double>>>",
+        [[], [Row(a=[None, 0.5]), None, Row(a=None)]],
+        [
+            "cast(array() as array<struct<a: array<double>>>)",
+            "array(named_struct('a', array(null, 0.5D)), null,"
+            " named_struct('a', cast(null as array<double>)))",
+        ],
+    ),
     "map": Case(
         "map<string, array<string>>",
         [{}, {"a": ["x", None], "b": None}],

@@ -235,8 +235,10 @@ def test_keys_of_every_type(name: str, spark: Any, stream: Callable[..., Any]) -
     fed.feed([(key, "o", i) for i, key in enumerate([*case.values, None])])
     fed.run(lambda df: keystate.keyed(df, "key", "other").process(Keeps(), "x int"))
     for i, key in enumerate([*case.values, None]):
-        found = admin.lookup(str(fed.checkpoint), state="last", key=(key, "o"))
-        assert found == i, key
+        asked = {"checkpoint": str(fed.checkpoint), "key": (key, "o")}
+        assert admin.lookup(state="last", **asked) == i, key
+        assert admin.history(**asked)[-1].states["last"] == i, key
+        assert admin.traces(**asked)["key"], key
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])

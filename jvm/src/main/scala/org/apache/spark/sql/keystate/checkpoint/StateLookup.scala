@@ -202,7 +202,10 @@ private[keystate] final class StoredState(val family: StateFamily, keySchema: St
 private[checkpoint] object StoredState {
   private val streams = new ArrowStreams("UTC", largeVarTypes = false)
 
-  /** The row in an Arrow stream, with all NaNs and all zeros made the same. */
+  /** The row in an Arrow stream, with all NaNs and all zeros made the same. That reads elements of
+    * arrays without asking for nulls, which only rows that Spark has copied out of Arrow's columns
+    * allow.
+    */
   def row(stream: String, schema: StructType): UnsafeRow = {
     val references = schema.zipWithIndex.map { case (field, i) =>
       NormalizeFloatingNumbers.normalize(BoundReference(i, field.dataType, nullable = true))
@@ -210,9 +213,9 @@ private[checkpoint] object StoredState {
     streams.readVectors(Base64.getDecoder.decode(stream)) { root =>
       val columns =
         schema.indices.map[ColumnVector](i => new ArrowColumnVector(root.getVector(i)))
-      UnsafeProjection
-        .create(references)(new ColumnarBatch(columns.toArray, 1).getRow(0))
-        .copy()
+      val copied =
+        UnsafeProjection.create(schema)(new ColumnarBatch(columns.toArray, 1).getRow(0))
+      UnsafeProjection.create(references)(copied).copy()
     }
   }
 

@@ -15,7 +15,9 @@ from keystate import (
     DeclarationError,
     KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
+    ListCheckpointed,
     MapStateDescriptor,
+    ProcessFunction,
     StateTypeError,
     ValueStateDescriptor,
     admin,
@@ -160,6 +162,36 @@ def test_operator_state(
     assert sorted(json.loads(state["properties"]["types"])) == ["counted", "kept"]
     counted = admin.read_state(spark, str(tmp_path / "renamed"), state="counted")
     assert sum(row.list_element.n for row in counted.collect()) == 20
+
+
+class Listed(ProcessFunction, ListCheckpointed[Any]):
+    def open(self, ctx: Any) -> None:
+        self.rows = 0
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        self.rows += 1
+        yield (row.x,)
+
+    def snapshot_state(self, checkpoint_id: int, timestamp: int) -> list[Any]:
+        return [self.rows]
+
+    def restore_state(self, state: list[Any]) -> None:
+        self.rows = sum(state)
+
+
+def test_a_list_without_a_declared_type_is_read_as_by_an_editor(
+    spark: Any, stream: Callable[..., Any]
+) -> None:
+    fed = stream("x long")
+    fed.feed([(x,) for x in range(5)])
+    fed.run(lambda df: keystate.stream(df).process(Listed(), "x long"))
+    checkpoint = str(fed.checkpoint)
+    read = admin.edit(checkpoint).read("$list").collect()
+    assert len(read) == 2
+    assert sorted(admin.read_state(spark, checkpoint, state="$list").collect()) == sorted(read)
+    assert admin.read_state(spark, checkpoint).count() == 2
+    with pytest.raises(CheckpointError, match=r"There are: operator 0: \$list"):
+        admin.read_state(spark, checkpoint, state="none")
 
 
 class Raw(KeyedProcessFunction, CheckpointedFunction):

@@ -61,7 +61,7 @@ class OperatorLists:
         """A list: the subtask, and an element. What has no declared type is binary."""
         spec = self._spec(name)
         elements, partitions = [], []
-        for partition, texts in enumerate(self._parts[name]):
+        for partition, texts in enumerate(self._part(name)):
             elements += [self._decoded(text, spec) for text in texts]
             partitions += [partition] * len(texts)
         arrow = codec(spec.value_type).arrow

@@ -113,7 +113,7 @@ class StateReader:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """The operator and the state that are meant."""
         own = [op for op in self.found["operators"] if op["keystate"]]
-        states = [(op, one) for op in own for one in readable_states(op)]
+        states = [(op, one) for op in own for one in self._readable(op)]
         there = "; ".join(f"operator {op['id']}: {one['name']}" for op, one in states) or "none"
         fitting = [
             (op, one)
@@ -139,18 +139,18 @@ class StateReader:
             )
         return fitting[0]
 
+    def _readable(self, operator: dict[str, Any]) -> list[dict[str, Any]]:
+        """The states of an operator, with each list of its operator state as one of its own.
 
-def readable_states(operator: dict[str, Any]) -> list[dict[str, Any]]:
-    """The states of an operator, with each list of its operator state as one of its own.
-
-    Args:
-        operator: as ``inspect`` describes it.
-    """
-    states = []
-    for state in operator["states"]:
-        if state["name"] == OPERATOR_STATE:
-            types = json.loads(state["properties"].get("types", "{}"))
-            states += [{"name": name, "kind": StateKind.OPERATOR_LIST} for name in types]
-        elif state["kind"] != StateKind.BROADCAST_TAG:
-            states.append(state)
-    return states
+        Args:
+            operator: as ``inspect`` describes it.
+        """
+        states = []
+        for state in operator["states"]:
+            if state["name"] == OPERATOR_STATE:
+                # Those without a declared type are told by what is there alone.
+                lists = self.lists(operator["id"]).names
+                states += [{"name": name, "kind": StateKind.OPERATOR_LIST} for name in lists]
+            elif state["kind"] != StateKind.BROADCAST_TAG:
+                states.append(state)
+        return states

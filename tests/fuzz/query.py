@@ -20,7 +20,7 @@ from keystate.session import FORMAT_KEY
 
 from tests.conftest import Stream
 from tests.fault.random_settings import CAN_GO_UP
-from tests.fuzz import chains, keyed, operators, windows
+from tests.fuzz import chains, keyed, keys, operators, windows
 from tests.fuzz.check import Outcome
 from tests.fuzz.function import FUNCTIONS, SIDE, input_schema, output_schema
 from tests.fuzz.program import Generator, Program, State
@@ -88,6 +88,8 @@ def check(seed: int, spark: Any = None) -> Outcome:
     """Runs the program of a seed once, with settings that change at each restart."""
     rng = random.Random(f"query {seed}")
     run = (_keyed, _keyed, _windows, _operators, _keyed, _keyed, _windows, _chains)[seed % 8]
+    if seed % 16 == 13:
+        run = _keys
     with tempfile.TemporaryDirectory() as folder:
         return run(rng, spark or session(), Path(folder))
 
@@ -264,6 +266,23 @@ def _operators(rng: random.Random, spark: Any, folder: Path) -> Outcome:
         return sorted(emitted)
 
     return _outcome(operators, program, operators.expected(program, by_row=False), run)
+
+
+def _keys(rng: random.Random, spark: Any, folder: Path) -> Outcome:
+    program, starts = keys.generate(rng), Starts(rng)
+    run = keys.Run(
+        program,
+        spark,
+        Stream(spark, folder, program.schema),
+        lambda: _with(spark, starts.settings()),
+    )
+    differences: list[str] = []
+    try:
+        for each in run.differences():
+            differences.append(each)
+    except Exception as e:
+        differences.append(f"{type(e).__name__}: {e}\n{traceback.format_exc()[-1500:]}")
+    return Outcome(program, run.compared, len(program.runs), differences)
 
 
 def _chains(rng: random.Random, spark: Any, folder: Path) -> Outcome:

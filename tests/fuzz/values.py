@@ -16,6 +16,7 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
+from keystate._types.ddl import quoted
 from pyspark.sql import Row
 
 #: Begins the plain form of a map.
@@ -23,7 +24,8 @@ MAP = "map of"
 #: How structs are handed over.
 FORMS = ("tuple", "dict", "row", "object")
 
-_EPOCH = datetime.datetime(1970, 1, 1)
+MICROSECOND = datetime.timedelta(microseconds=1)
+EPOCH = datetime.datetime(1970, 1, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,10 +45,14 @@ class Type:
     @property
     def ddl(self) -> str:
         if self.name == "struct":
-            inner = [f"{field}:{part.ddl}" for field, part in zip(self.fields, self.parts)]
+            inner = [f"{_named(f)}:{part.ddl}" for f, part in zip(self.fields, self.parts)]
         else:
             inner = [part.ddl for part in self.parts]
         return f"{self.name}<{','.join(inner)}>" if inner else self.name
+
+
+def _named(field: str) -> str:
+    return field if field.isascii() and field.isidentifier() else quoted(field)
 
 
 def array(element: Type) -> Type:
@@ -77,11 +83,17 @@ _SCALARS: dict[str, Callable[[random.Random], Any]] = {
     "boolean": lambda r: r.random() < 0.5,
     "binary": lambda r: bytes(r.choice((0, 1, 65, 255)) for _ in range(r.randint(0, 3))),
     "date": lambda r: datetime.date(1970, 1, 1) + datetime.timedelta(r.randint(-9000, 9000)),
-    "timestamp": lambda r: _EPOCH + datetime.timedelta(microseconds=r.randint(-(10**15), 10**15)),
-    "timestamp_ntz": lambda r: _EPOCH + datetime.timedelta(seconds=r.randint(-(10**9), 10**9)),
+    "timestamp": lambda r: EPOCH + datetime.timedelta(microseconds=r.randint(-(10**15), 10**15)),
+    "timestamp_ntz": lambda r: EPOCH + datetime.timedelta(seconds=r.randint(-(10**9), 10**9)),
     "decimal(10,2)": lambda r: Decimal(r.randint(-2000, 2000)).scaleb(-2),
 }
 _KEYS = [name for name in _SCALARS if name != "boolean"]
+_FLOATS = (0.0, -0.0, 1.5, -1.5, math.nan, math.inf, -math.inf)
+#: Beside the types of programs, those that only keys of queries have.
+_DRAWN = _SCALARS | {
+    "float": lambda r: r.choice(_FLOATS),
+    "decimal(30,2)": lambda r: Decimal(r.choice((0, 1, -(10**29), 10**29 - 1))).scaleb(-2),
+}
 
 
 def random_key_type(rng: random.Random) -> Type:
@@ -107,11 +119,11 @@ def random_struct(rng: random.Random, depth: int) -> Type:
     return struct(**fields)
 
 
-def draw(kind: Type, rng: random.Random, nulls: bool = True) -> Any:
-    """A plain value; with `nulls` there may be some inside."""
+def draw(kind: Type, rng: random.Random, nulls: bool = True, share: float = 0.1) -> Any:
+    """A plain value; with `nulls` there may be some inside, a share of the values."""
 
     def inner(part: Type) -> Any:
-        return None if nulls and rng.random() < 0.1 else draw(part, rng, nulls)
+        return None if nulls and rng.random() < share else draw(part, rng, nulls, share)
 
     if kind.name == "array":
         return tuple(inner(kind.parts[0]) for _ in range(rng.randint(0, 3)))
@@ -120,7 +132,7 @@ def draw(kind: Type, rng: random.Random, nulls: bool = True) -> Any:
     if kind.name == "map":
         key, value = kind.parts
         return mapped({draw(key, rng, False): inner(value) for _ in range(rng.randint(0, 3))})
-    return _SCALARS[kind.name](rng)
+    return _DRAWN[kind.name](rng)
 
 
 def mapped(entries: dict[Any, Any]) -> tuple[Any, ...]:
@@ -212,7 +224,7 @@ def sort_key(kind: Type, order: str) -> Callable[[Any], Any]:
             return (1, value)
         zero = {"date": datetime.date(1970, 1, 1)}.get(kind.name, 0)
         if kind.name.startswith("timestamp"):
-            zero = _EPOCH
+            zero = EPOCH
         if value != value:
             return (1, 1, 0) if order != "bytewise" else (1, 0, math.inf, 1)
         if order != "bytewise":

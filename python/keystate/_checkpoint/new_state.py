@@ -24,6 +24,7 @@ from keystate._spec import (
     resolve_schema,
 )
 from keystate._time_mode import STORED, time_mode_of
+from keystate._types.ddl import quoted
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError, StateTypeError
 from keystate.state import TypeLike
@@ -158,7 +159,7 @@ def typed(df: DataFrame, state: str, name: str, kind: T.DataType, field: str = "
         raise DeclarationError(
             f"the rows of state '{state}' lack the column '{name}', there are {df.columns}"
         )
-    found, column = df.schema[name].dataType, df[f"`{name}`"]
+    found, column = df.schema[name].dataType, df[quoted(name)]
     if _same(found, kind):
         return column
     if field and _same(found, T.StructType([T.StructField(field, kind)])):

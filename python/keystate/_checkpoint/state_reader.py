@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from keystate._checkpoint.operator_lists import OPERATOR_STATE, OperatorLists
 from keystate._checkpoint.stored_types import foreign_types, stored_type
 from keystate._jvm import bridge
-from keystate._kinds import KEYED, StateKind
+from keystate._kinds import StateKind
 from keystate.errors import CheckpointError
 
 #: Why the key of an operator can't be told.
@@ -63,17 +63,11 @@ class StateReader:
     def key_type(self, operator: int) -> T.StructType | None:
         """The key columns of an operator. ``None`` if nothing in the checkpoint tells them."""
         (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
-        for state in chosen["states"]:
-            if state["kind"] in KEYED:
-                table = self._table(operator, chosen["newest_version"], state["name"])
-                key = table.schema["key"].dataType
-            elif state["kind"] == StateKind.TIMERS and "keyType" in state["properties"]:
-                key = stored_type(state["properties"]["keyType"], state["name"])
-            else:
-                continue
-            assert isinstance(key, T.StructType)
-            return key
-        return None
+        if chosen["key"] is None:
+            return None
+        key = stored_type(chosen["key"], "key")
+        assert isinstance(key, T.StructType)
+        return key
 
     def _lists(self, operator: dict[str, Any], version: int) -> OperatorLists:
         (state,) = (one for one in operator["states"] if one["name"] == OPERATOR_STATE)

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame
 
+from keystate._types.ddl import quoted
+
 
 class WrittenOperator(NamedTuple):
     """An operator whose state is written.
@@ -55,6 +57,6 @@ def arguments(operators: Sequence[WrittenOperator]) -> tuple[Any, ...]:
     return (
         json.dumps(described),
         [one.stream for one in operators],
-        [[one.stream[f"`{key}`"] for key in one.keys] for one in operators],
+        [[one.stream[quoted(key)] for key in one.keys] for one in operators],
         [list(one.rows.values()) for one in operators],
     )

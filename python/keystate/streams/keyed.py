@@ -88,7 +88,9 @@ def keyed(
 
     Args:
         df: streaming or batch.
-        cols: names of columns, or expressions.
+        cols: names of columns, or expressions that give the same for the same row. A checkpoint
+            knows the key by the names and types of its columns, in their order. An expression has
+            the name that Spark gives it, or that of its ``alias``.
         max_parallelism: the number of key groups, 1 to 32768: the most subtasks that the state can
             ever be spread over. Fixed for a checkpoint's life; by default 128, or with more than 85
             partitions the power of two from half as much again on.

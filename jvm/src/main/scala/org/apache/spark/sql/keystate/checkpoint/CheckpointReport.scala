@@ -140,12 +140,22 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
         number(manifests.headOption.map(_._2.partitioning.maxParallelism.toLong)),
       "oldest_version" -> number(kept.minOption),
       "newest_version" -> number(last.map(_.version)),
+      "key" -> key(id, manifests.map(_._2)),
       "versions" -> JInt(kept.distinct.size),
       "files" -> JInt(stored.size),
       "bytes" -> JInt(stored.map(_.getLen).sum),
       "states" -> JArray(describe(id, manifests).toList),
       "partitions" -> JArray(manifests.map((partition _).tupled).toList)
     )
+  }
+
+  /** JSON of the columns of an operator's key, as text. Null if it has none, or nothing tells it. */
+  private def key(id: Long, manifests: Seq[Manifest]): JValue = {
+    val found = for {
+      of <- manifests.headOption if record(id).isDefined
+      schema <- Try(keySchema(id, of.version - 1, of.families)).toOption
+    } yield schema.json
+    found.fold[JValue](JNull)(JString(_))
   }
 
   private def describe(id: Long, manifests: Seq[(String, Manifest)]): Seq[JValue] = {

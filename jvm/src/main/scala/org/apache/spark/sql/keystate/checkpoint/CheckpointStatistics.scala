@@ -8,7 +8,6 @@ import keystate.backend.StateFamily
 import keystate.errors.{CheckpointException, KeystateException}
 import keystate.keygroup.KeyGroupRange
 import keystate.version.{FileSource, Manifest}
-import org.apache.spark.sql.keystate.metadata.SparkStateSchema
 import org.apache.spark.sql.keystate.size.{StateSample, UntouchedKeys}
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
@@ -163,7 +162,13 @@ private[keystate] final class CheckpointStatistics(
   ): JValue = {
     val untouched =
       Option.when(KeystateCodec.owns(family) && oldest < last.version)(new UntouchedKeys)
-    val found = new StateSample(family, keySchema(id), watermark, batchTime, untouched)
+    val found = new StateSample(
+      family,
+      keySchema(id, manifests.head.families),
+      watermark,
+      batchTime,
+      untouched
+    )
     val share = total.filter(_ > SampledEntries).fold(1.0)(SampledEntries.toDouble / _)
     val step = if (share < 1) Math.max(1, manifests.size / SampledPartitions) else 1
     val chosen = manifests.indices.by(step).map(manifests)
@@ -184,9 +189,9 @@ private[keystate] final class CheckpointStatistics(
     found.toJson(total)
   }
 
-  private def keySchema(id: Long) =
+  private def keySchema(id: Long, families: Seq[StateFamily]) =
     if (record(id).isEmpty) None
-    else Try(SparkStateSchema.keySchema(operatorFolder(id), conf, lastBatch)).toOption
+    else Try(checkpoint.keySchema(id, lastBatch, families)).toOption
 
   private def json(number: Option[Long]): JValue = number.fold[JValue](JNull)(JInt(_))
 }

@@ -10,8 +10,8 @@ import keystate.files.StoreLocation
 import keystate.keygroup.KeyGroups
 import org.apache.spark.sql.keystate.files.CheckpointOwner
 import org.apache.spark.sql.keystate.forget.{ForgetFiles, ForgottenKey, StoredKey}
+import org.apache.spark.sql.keystate.metadata.RecordedStates
 import org.apache.spark.sql.keystate.spec.{OwnFamilies, StoredTypes}
-import org.apache.spark.sql.keystate.store.KeystateCodec
 
 /** Asks that keys be forgotten, by whatever run of the query comes to it, and looks what is left of
   * them. Without a Spark job.
@@ -49,10 +49,9 @@ private[keystate] final class KeyRequests(checkpoint: QueryCheckpoint, operator:
         s"operator $id has raw keyed state: of such a stream only its function knows what is a " +
           "key's. Let the function forget the key, when a row tells it"
       )
-    val hasKeys = families.exists(family =>
-      KeystateCodec.owns(family) || OwnFamilies.timerKey(family).isDefined
+    Option.when(families.exists(RecordedStates.isByKey))(
+      id -> checkpoint.keySchema(id, last.number, families)
     )
-    Option.when(hasKeys)(id -> checkpoint.keySchema(id, last.number, families))
   }
 
   def describe: JValue = keyed.map { case (id, schema) =>

@@ -12,7 +12,7 @@ import org.json4s.jackson.JsonMethods.parse
 import org.json4s.{JNothing, JString, JValue}
 
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
-import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.types.StructType
 
 import keystate.backend.StateFamily
 import keystate.checkpoint.{SegmentName, StoreReader}
@@ -29,7 +29,6 @@ import org.apache.spark.sql.keystate.rescale.CommittedPartitions
 import org.apache.spark.sql.keystate.shim.LogEntries
 import org.apache.spark.sql.keystate.source.SourceStream
 import org.apache.spark.sql.keystate.spec.OwnFamilies
-import org.apache.spark.sql.keystate.store.KeystateCodec
 
 /** A query's checkpoint as it is on storage: its last committed micro-batch, and where the state
   * after it is.
@@ -214,17 +213,12 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
   /** The columns of an operator's key, as they were in a micro-batch. Throws if nothing tells them.
     *
     * @param families
-    *   what the operator has in that version
+    *   all that the operator has in that version
     */
   def keySchema(operator: Long, batch: Long, families: Seq[StateFamily]): StructType =
-    if (families.exists(KeystateCodec.owns))
-      SparkStateSchema.keySchema(operatorFolder(operator), conf, batch)
-    else
-      families.flatMap(OwnFamilies.timerKey).headOption match {
-        case Some(json) =>
-          SparkStateSchema.keyColumns(DataType.fromJson(json).asInstanceOf[StructType])
-        case None => throw KeystateErrors.noSchema(s"${operatorFolder(operator)}")
-      }
+    OwnFamilies
+      .keyOf(families)
+      .getOrElse(SparkStateSchema.keySchema(operatorFolder(operator), conf, batch))
 
   /** The versions of an operator's state that its first partition keeps, ascending. Others may keep
     * fewer: each cleans up when it has enough to delete.

@@ -42,22 +42,23 @@ private[keystate] final class StateLookup(
   private val batch = checkpoint.batch(version.fold(checkpoint.lastBatch)(_ - 1))
   private val store = StoreLocation.DefaultStore
 
-  private val (id, family) = {
+  private val (id, family, keySchema) = {
     val all = for {
       operator <- checkpoint.operators if checkpoint.record(operator).isDefined
-      family <- checkpoint.manifest(batch, operator, 0, store).families
-      if KeystateCodec.owns(family)
-    } yield (operator, family)
-    all.filter { case (of, family) =>
+      families = checkpoint.manifest(batch, operator, 0, store).families
+      family <- families if KeystateCodec.owns(family)
+    } yield (operator, family, families)
+    val fitting = all.filter { case (of, family, _) =>
       operator.forall(_ == of) && state.forall(_ == family.name)
-    } match {
-      case Seq(one) => one
+    }
+    fitting match {
+      case Seq((of, family, families)) =>
+        (of, family, checkpoint.keySchema(of, batch.number, families))
       case found =>
-        val there = all.map { case (of, family) => s"operator $of: ${family.name}" }
+        val there = all.map { case (of, family, _) => s"operator $of: ${family.name}" }
         throw KeystateErrors.noSuchState(checkpoint.location, state, operator, found.size, there)
     }
   }
-  private val keySchema = checkpoint.keySchema(id, batch.number, Seq(family))
   private val stored = new StoredState(family, keySchema)
 
   /** The state's kind and types. Python parses the types, so they are checked to be some. */

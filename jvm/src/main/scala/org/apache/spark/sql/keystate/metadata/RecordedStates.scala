@@ -16,8 +16,8 @@ import keystate.checkpoint.StoreReader
 import keystate.files.{LocalFolder, StoreLocation}
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec}
-import org.apache.spark.sql.keystate.store.StoreConfig
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies, StateSpec}
+import org.apache.spark.sql.keystate.store.{KeystateCodec, StoreConfig}
 
 /** The states in the version that a micro-batch begins with. */
 private[keystate] object RecordedStates {
@@ -43,6 +43,10 @@ private[keystate] object RecordedStates {
         reader.manifest(info.storeVersion, id, info.numPartitions).families
       }
     }
+
+  /** Whether a family's entries are by key: a state of a key, or timers. */
+  def isByKey(family: StateFamily): Boolean =
+    KeystateCodec.owns(family) || family.name == OwnFamilies.TimersName
 
   /** The states that the function had in an earlier run and no longer declares. */
   def removed(recorded: Iterable[StateFamily], spec: OperatorSpec): Seq[StateFamily] = {

@@ -110,12 +110,11 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
 
 private[keystate] object SparkStateSchema {
 
-  /** The key columns with the names that a checkpoint has for them. All may be null: what was
-    * stored in an earlier run may be, although they no longer are.
-    */
-  def keyColumns(keys: StructType): StructType = avroNames(keys.asNullable)
+  private def keyColumns(keys: StructType): StructType = avroNames(keys.asNullable)
 
-  /** The key columns of an operator, as they were in a micro-batch. Throws if it has no state.
+  /** The key columns of an operator, as they were in a micro-batch, with the names that are made for
+    * Spark's reader. Keystate's own record has the true ones; checkpoints of earlier builds lack it.
+    * Throws if the operator has no state.
     *
     * @param operator
     *   its folder

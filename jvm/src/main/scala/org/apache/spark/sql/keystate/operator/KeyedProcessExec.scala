@@ -37,7 +37,9 @@ import org.apache.spark.sql.keystate.metrics.{
 }
 import org.apache.spark.sql.keystate.shim.TransformWithStateShim
 import org.apache.spark.sql.keystate.size.{BeforeCommit, Budget, SizeWatch, StateSizes}
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec, TimeMode}
+import org.apache.spark.sql.keystate.spec.{
+  OperatorSpec, OwnFamilies, SchemaEvolution, StateSpec, TimeMode
+}
 import org.apache.spark.sql.keystate.store.StoreConfig
 
 /** Runs a keyed function over its partition of the keys, with the state in Keystate's store.
@@ -204,6 +206,8 @@ private[keystate] class KeyedProcessExec(
     if (inRealTime) RealTimeChecks.ofInputs(side, order, conf)
     val changes = new StateChanges(recorded, spec, getStateInfo)
     val written = KeystateErrors.inOperator(changes.operator) {
+      for (key <- OwnFamilies.keyOf(recorded) if recorded.exists(RecordedStates.isByKey))
+        SchemaEvolution.checkKey(key, DataTypeUtils.fromAttributes(keyColumns))
       spec.continuing(name => recorded.find(_.name == name))
       changes.check(Settings.ReplacedStates.of(StoreConfig.in(conf)) == "allow")
       states.write(getStateInfo, stateSchemaDirPath(), hadoopConf, batchId)

@@ -23,7 +23,7 @@ import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import keystate.ttl.Expiry
 import org.apache.spark.sql.keystate.forget.TaskForgets
-import org.apache.spark.sql.keystate.metadata.{RecordedStates, SparkStateSchema, StaticInputs}
+import org.apache.spark.sql.keystate.metadata.{RecordedStates, StaticInputs}
 import org.apache.spark.sql.keystate.metrics.{KeyCounter, MetricValues, SampledKeys, SubtaskReports}
 import org.apache.spark.sql.keystate.size.StateSizes
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
@@ -54,10 +54,8 @@ private[keystate] final class OperatorTasks(
     forgets: Option[TaskForgets] = None
 ) extends Serializable {
 
-  /** JSON of the key of timers, for where there is no keyed state that tells it. */
-  private val timerKey: Option[String] = Option.when(columns.grouping.nonEmpty) {
-    SparkStateSchema.keyColumns(DataTypeUtils.fromAttributes(columns.grouping)).json
-  }
+  /** What each version says of the key. */
+  private val keyedBy = OwnFamilies.keyedBy(DataTypeUtils.fromAttributes(columns.grouping))
 
   /** @param inputs
     *   the rows of each input
@@ -124,18 +122,14 @@ private[keystate] final class OperatorTasks(
     val spec = this.spec.continuing(own.family)
     if (state.purges) RecordedStates.removed(own.families, spec).foreach(own.dropFamily)
     val expired = OperatorTasks.expiries(spec, times, own.family, live = realTime)
-    for (timers <- own.family(OwnFamilies.TimersName); key <- timerKey)
-      OwnFamilies.checkTimerKey(timers, key)(SparkStateSchema.keyColumns)
     own.family(StateStore.DEFAULT_COL_FAMILY_NAME).foreach { f =>
       val read = StaticInputs.after(f, own.version, state.staticInput)
       // For who reads the version: its batch went by a clock that is not recorded.
       val told = if (realTime) OwnFamilies.madeInRealTime(read, own.version + 1) else read
-      own.registerFamily(f.name, f.layout, told)
+      own.registerFamily(f.name, f.layout, told ++ keyedBy)
     }
     val families = spec.families.map { f =>
-      val properties = f.properties ++
-        timerKey.filter(_ => f.name == OwnFamilies.TimersName).map(OwnFamilies.timerKey) ++
-        expired.get(f.name).toSeq.flatMap(_.properties)
+      val properties = f.properties ++ expired.get(f.name).toSeq.flatMap(_.properties)
       f.name -> own.registerFamily(f.name, f.layout, properties).id
     }.toMap
     new OperatorTaskContext(

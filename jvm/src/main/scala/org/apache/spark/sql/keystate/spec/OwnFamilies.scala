@@ -1,7 +1,7 @@
 package org.apache.spark.sql.keystate.spec
 
 import org.apache.spark.sql.execution.streaming.state.StateStore
-import org.apache.spark.sql.types.{DataType, StructType}
+import org.apache.spark.sql.types.StructType
 
 import keystate.backend.{Layout, StateFamily}
 import keystate.checkpoint.OperatorState
@@ -22,29 +22,26 @@ private[keystate] object OwnFamilies {
   val broadcastTagFamily: Definition =
     (BroadcastTag, Layout.Ordered, Map("kind" -> "broadcast_tag"))
 
-  /** The property of the timers' family that has the type of the key.
-    *
-    * @param keys
-    *   JSON of the key columns
+  /** What Spark's default family, which each store has, says of an operator whose key has these
+    * columns. They have the names that the query gives them; what Spark's own reader loads has
+    * others, see [[org.apache.spark.sql.keystate.metadata.SparkStateSchema]].
     */
-  def timerKey(keys: String): (String, String) = TimerKey -> keys
+  def keyedBy(keys: StructType): Map[String, String] =
+    if (keys.isEmpty) Map.empty else Map(Key -> columnsOf(keys).json)
 
-  /** JSON of the key columns, if the family is that of timers and tells it. */
-  def timerKey(family: StateFamily): Option[String] =
-    if (family.name == TimersName) family.properties.get(TimerKey) else None
+  /** The columns of an operator's key. None without a key, and in checkpoints of earlier builds. */
+  def keyOf(families: Iterable[StateFamily]): Option[StructType] = for {
+    family <- families.find(_.name == StateStore.DEFAULT_COL_FAMILY_NAME)
+    json <- family.properties.get(Key)
+  } yield StoredTypes.parse(json, "key").asInstanceOf[StructType]
 
-  /** Throws if there are timers of another key. Checkpoints of the first releases don't tell it.
-    *
-    * @param named
-    *   gives key columns the names that a checkpoint has for them
+  /** Key columns as they are recorded, compared and shown. All may be null: what was stored in an
+    * earlier run may be, although they no longer are.
     */
-  def checkTimerKey(timers: StateFamily, keys: String)(named: StructType => StructType): Unit =
-    timers.properties.get(TimerKey).filter(_ != keys).foreach { recorded =>
-      def columns(json: String) = named(DataType.fromJson(json).asInstanceOf[StructType])
-      SchemaEvolution.checkKey(columns(recorded), columns(keys))
-    }
+  def columnsOf(keys: StructType): StructType =
+    SchemaEvolution.bare(keys).asInstanceOf[StructType]
 
-  private final val TimerKey = "keyType"
+  private final val Key = "key"
 
   /** The properties of Spark's default family in a version that a batch in real-time mode makes. It
     * names the version, for later ones take the family over as it is.

@@ -13,6 +13,7 @@ import org.apache.spark.unsafe.types.UTF8String
 import keystate.backend.StateFamily
 import keystate.errors.{ErrorCode, KeystateErrors, KeystateException}
 import keystate.files.{Concurrently, StoreLocation}
+import keystate.version.Manifest
 import org.apache.spark.sql.keystate.checkpoint.{
   CommittedBatch, QueryCheckpoint, StoredOperatorState
 }
@@ -82,7 +83,7 @@ private[keystate] final class CheckpointTables(
       case Seq() if name.endsWith(Changes) => (true, found(name.stripSuffix(Changes)))
       case some => (false, some)
     }
-    val Named(id, family, maxParallelism) = fitting match {
+    val Named(id, family, of) = fitting match {
       case Seq(one) => one
       case some =>
         throw KeystateErrors.noSuchState(
@@ -101,8 +102,8 @@ private[keystate] final class CheckpointTables(
         from.operatorFolder(id).toString,
         id,
         family,
-        from.keySchema(id, batch.number, all.filter(_.operator == id).map(_.family)),
-        maxParallelism,
+        from.keySchema(id, batch.number, of.families),
+        of.partitioning.maxParallelism,
         ofChanges
       )
       val snapshot = if (ofChanges) None else Some(version(from, id, batch))
@@ -172,7 +173,7 @@ private[keystate] final class CheckpointTables(
     family <- manifest.families
     if KeystateCodec.owns(family) || StateSpec.isBroadcast(family) ||
       family.name == OwnFamilies.TimersName
-  } yield Named(id, family, manifest.partitioning.maxParallelism)
+  } yield Named(id, family, manifest)
 
   private def chosen(from: QueryCheckpoint, asOf: AsOf): CommittedBatch = asOf match {
     case AsOf.Newest => from.batch(from.lastBatch)
@@ -209,7 +210,7 @@ private[keystate] final class CheckpointTables(
       InternalRow(
         id,
         text(from.operatorName(id)),
-        of.headOption.map(_.maxParallelism).orNull,
+        of.headOption.map(_.manifest.partitioning.maxParallelism).orNull,
         from.partitions(batch, id),
         kept.headOption.orNull,
         kept.lastOption.orNull,
@@ -239,8 +240,12 @@ private[keystate] final class CheckpointTables(
 
 private object CheckpointTables {
 
-  /** A state, or the timers, of an operator. */
-  private final case class Named(operator: Long, family: StateFamily, maxParallelism: Int)
+  /** A state, or the timers, of an operator.
+    *
+    * @param manifest
+    *   of its first partition
+    */
+  private final case class Named(operator: Long, family: StateFamily, manifest: Manifest)
 
   private val Operators = "$operators"
   private val Versions = "$versions"

@@ -25,7 +25,7 @@ import keystate.keygroup.KeyGroups
 import keystate.{OutputTag, TimeDomain}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs, SideOutputs}
-import org.apache.spark.sql.keystate.metadata.{SparkStateSchema, StaticInputs}
+import org.apache.spark.sql.keystate.metadata.StaticInputs
 import org.apache.spark.sql.keystate.operator.{
   BroadcastInput, EarliestTime, InputColumns, InputReader, KeyedSide, OperatorColumns,
   OperatorInputs, OperatorTasks, RightSide
@@ -194,8 +194,7 @@ final class TestedOperator[OUT](
     }
   }
 
-  private def keyColumns =
-    SparkStateSchema.keyColumns(DataTypeUtils.fromAttributes(read.keys))
+  private def keyColumns = OwnFamilies.columnsOf(DataTypeUtils.fromAttributes(read.keys))
 
   private def columns = OperatorColumns(read.columns, read.keys, process.output)
 

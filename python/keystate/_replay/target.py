@@ -96,8 +96,9 @@ def _rows(given: Input, batch: list[Any] | None = None) -> Input:
 
 
 def _name(df: DataFrame, column: Column, what: str) -> Any:
-    name = df.select(column).columns[0]
-    if name not in df.columns or str(column) != str(df[quoted(name)]):
+    told = df.select(column)
+    (name,) = told.columns
+    if name not in df.columns or not told.sameSemantics(df.select(df[quoted(name)])):
         raise _cannot(
             f"The {what} {column} is an expression: make a column of it before keystate.keyed(), "
             "and name that."

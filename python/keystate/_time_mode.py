@@ -23,6 +23,8 @@ class TimeMode(Enum):
 DECLARED = (TimeMode.AUTO, TimeMode.EVENT_TIME, TimeMode.PROCESSING_TIME, TimeMode.NONE)
 #: Those that an operator of a checkpoint can have.
 STORED = (TimeMode.NONE, TimeMode.PROCESSING_TIME, TimeMode.EVENT_TIME)
+#: Those that an operator can be written with. `AUTO` is that of the query that starts with it.
+WRITTEN = (TimeMode.AUTO, *STORED)
 
 
 def time_mode_of(text: str, allowed: tuple[TimeMode, ...]) -> TimeMode:

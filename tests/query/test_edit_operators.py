@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from keystate import CheckpointError, DeclarationError, ValueStateDescriptor, admin
 from keystate.session import FORMAT_KEY
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -164,3 +165,41 @@ def test_a_query_of_several_operators_is_built(
         file.unlink()
     fed.feed(REST)
     assert sorted(fed.run(two)) == expected
+
+
+@pytest.mark.parametrize("mode", ["auto", "processing_time"])
+def test_an_operator_takes_the_time_mode_of_the_first_query(
+    mode: str, spark: Any, stream: Callable[..., Any], tmp_path: Path
+) -> None:
+    """One that was made with a time mode keeps it, and so does one that a query has had."""
+
+    def build(time_mode: str) -> Callable[[Any], Any]:
+        return lambda df: counts(
+            df.selectExpr("*", "timestamp_seconds(n) AS at").withWatermark("at", "0 seconds"),
+            "id",
+            time_mode=time_mode,
+        )
+
+    state = spark.createDataFrame([(1, 10)], "id long, value long")
+    for made in ("auto", "none"):
+        fed = stream(ROWS)
+        fed.checkpoint = tmp_path / made
+        options = {} if made == "auto" else {"time_mode": made}
+        admin.create(
+            str(fed.checkpoint), Count(), key="id long", states={"count": state}, **options
+        )
+        if made == "auto":  # An edit does not choose one.
+            editor = admin.edit(str(fed.checkpoint))
+            editor.set_max_parallelism(64)
+            fed.checkpoint = tmp_path / "edited"
+            editor.write(str(fed.checkpoint))
+        fed.feed([(1, 1)])
+        if made == "none":
+            with pytest.raises(StreamingQueryException, match="KEYSTATE_TIME_MODE_CHANGED"):
+                fed.run(build(mode))
+            continue
+        assert [row["count"] for row in fed.run(build(mode))] == [11]
+        fed.feed([(1, 2)])
+        with pytest.raises(StreamingQueryException, match="KEYSTATE_TIME_MODE_CHANGED"):
+            fed.run(build("none"))
+        assert [row["count"] for row in fed.run(build(mode))] == [12]

@@ -237,7 +237,7 @@ def test_what_can_not_be_state(spark: Any, tmp_path: Path) -> None:
     refused(*declaration, "lack the key: .* no 'sub' among", good.drop("sub"))
     refused(*declaration, "expected a batch DataFrame", "rows")
     refused(*declaration, "has no state 'none', it has total, pair", states={"none": good})
-    refused(*declaration, "time_mode must be one of", good, time_mode="auto")
+    refused(*declaration, "time_mode must be one of", good, time_mode="clock")
     twice = good.withColumn("key", F.lit(None).cast("string"))
     refused(*row, r"State 'total', row \[null,1.0\]: this key is there twice", twice)
     refused(*row, r"State 'total', row \[\[a,1.0\],null\]: its value is null",

@@ -90,7 +90,7 @@ def create(
     key: TypeLike,
     states: Mapping[str, DataFrame] | None = None,
     timers: DataFrame | None = None,
-    time_mode: str = "none",
+    time_mode: str = "auto",
     max_parallelism: int | None = None,
     partitions: int | None = None,
     sources: int = 1,
@@ -114,7 +114,7 @@ def create(
         states: rows by the names of states; a state that is not there begins empty.
         timers: the timers.
         time_mode: the operator's: ``"none"``, ``"processing_time"`` or ``"event_time"``. With
-            ``"auto"`` it is the last in a query whose input has a watermark, else the first.
+            ``"auto"`` it is that of the query that starts with the checkpoint.
         max_parallelism: the number of key groups, as for :func:`keystate.keyed`.
         partitions: the number of partitions; by default ``spark.sql.shuffle.partitions``.
         sources: how many sources the query has. All of them begin at their start.

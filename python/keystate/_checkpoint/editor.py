@@ -35,7 +35,7 @@ class _Operators:
         key: TypeLike,
         states: Mapping[str, DataFrame] | None = None,
         timers: DataFrame | None = None,
-        time_mode: str = "none",
+        time_mode: str = "auto",
         max_parallelism: int | None = None,
     ) -> int:
         """Adds a stateful operator, which comes after the others in the order of numbers.
@@ -48,7 +48,7 @@ class _Operators:
             key: the key columns.
             states: rows by the names of states.
             timers: the timers.
-            time_mode: the operator's.
+            time_mode: the operator's; with ``"auto"`` that of the query that starts with it.
             max_parallelism: the number of key groups.
 
         Returns:

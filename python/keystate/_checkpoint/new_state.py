@@ -23,7 +23,7 @@ from keystate._spec import (
     check_names,
     resolve_schema,
 )
-from keystate._time_mode import STORED, time_mode_of
+from keystate._time_mode import WRITTEN, time_mode_of
 from keystate._types.ddl import quoted
 from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from keystate.errors import DeclarationError, StateTypeError
@@ -34,7 +34,7 @@ def spec_of(
     fn: Any, key: T.StructType, time_mode: str, max_parallelism: int | None
 ) -> OperatorSpec:
     """What a function declares, of which keyed state and timers can be written."""
-    time_mode_of(time_mode, STORED)
+    time_mode_of(time_mode, WRITTEN)
     two = isinstance(fn, (KeyedCoProcessFunction, CoMapFunction, CoFlatMapFunction))
     plan = two_input_plan(fn) if two else process_plan(fn)
     rows = SchemaRows(key)

@@ -6,6 +6,7 @@ import java.util.UUID
 import org.apache.hadoop.fs.Path
 
 import org.apache.spark.sql.classic.SparkSession
+import org.apache.spark.sql.execution.streaming.state.StateStore
 
 import keystate.backend.StateFamily
 import keystate.checkpoint.OperatorState
@@ -13,7 +14,7 @@ import keystate.version.Manifest
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
 import org.apache.spark.sql.keystate.copies.CheckpointDraft
 import org.apache.spark.sql.keystate.metadata.StaticInputs
-import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateSpec}
+import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateSpec, TimeMode}
 
 /** Writes an operator into a new checkpoint: what describes it, and its state. */
 private[keystate] final class OperatorWriter(
@@ -58,7 +59,17 @@ private[keystate] final class OperatorWriter(
       stays: Map[String, StateFamily],
       before: Option[Seq[StateFamily]]
   ): Manifest = {
-    val keyed = manifest.families.map(StaticInputs.written(_, before, of.hasRun)).map { family =>
+    val isOfAnyTimeMode = of.spec.timeMode match {
+      case TimeMode.Auto => true
+      case TimeMode.AsBefore => before.exists(OwnFamilies.takesTimeMode)
+      case _ => false
+    }
+    val described = manifest.families.map(StaticInputs.written(_, before, of.hasRun)).map {
+      case family if isOfAnyTimeMode && family.name == StateStore.DEFAULT_COL_FAMILY_NAME =>
+        family.copy(properties = OwnFamilies.ofAnyTimeMode(family.properties))
+      case family => family
+    }
+    val keyed = described.map { family =>
       stays
         .get(family.name)
         .fold(family)(old => family.copy(properties = family.properties ++ old.properties))

@@ -225,14 +225,27 @@ private[keystate] class KeyedProcessExec(
         Some(TransformWithStateOperatorProperties.fromJson(v2.operatorPropertiesJson).timeMode)
       case _ => None
     }
-    for (before <- timeModeOf(old); after <- timeModeOf(now) if before != after)
-      throw KeystateErrors.timeModeChanged(
-        StateChanges.describe(getStateInfo, spec.name),
-        getStateInfo.operatorId,
-        TimeMode.recorded(before).name,
-        TimeMode.recorded(after).name
-      )
-    super.validateNewMetadata(old, now)
+    val changed = for {
+      before <- timeModeOf(old)
+      after <- timeModeOf(now)
+      if before != after
+    } yield (before, after)
+    (changed, old) match {
+      // The base compares the time modes too.
+      case (Some((_, after)), old: OperatorStateMetadataV2)
+          if OwnFamilies.takesTimeMode(recorded) =>
+        val properties = TransformWithStateOperatorProperties.fromJson(old.operatorPropertiesJson)
+        val taken = properties.copy(timeMode = after).json
+        super.validateNewMetadata(old.copy(operatorPropertiesJson = taken), now)
+      case (Some((before, after)), _) =>
+        throw KeystateErrors.timeModeChanged(
+          StateChanges.describe(getStateInfo, spec.name),
+          getStateInfo.operatorId,
+          TimeMode.recorded(before).name,
+          TimeMode.recorded(after).name
+        )
+      case _ => super.validateNewMetadata(old, now)
+    }
   }
 
   private def checkProvider(): Unit = {

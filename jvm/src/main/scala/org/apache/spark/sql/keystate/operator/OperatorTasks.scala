@@ -126,7 +126,7 @@ private[keystate] final class OperatorTasks(
       val read = StaticInputs.after(f, own.version, state.staticInput)
       // For who reads the version: its batch went by a clock that is not recorded.
       val told = if (realTime) OwnFamilies.madeInRealTime(read, own.version + 1) else read
-      own.registerFamily(f.name, f.layout, told ++ keyedBy)
+      own.registerFamily(f.name, f.layout, OwnFamilies.ofOneTimeMode(told) ++ keyedBy)
     }
     val families = spec.families.map { f =>
       val properties = f.properties ++ expired.get(f.name).toSeq.flatMap(_.properties)

@@ -43,6 +43,23 @@ private[keystate] object OwnFamilies {
 
   private final val Key = "key"
 
+  /** The default family's properties in a written version of an operator that takes the time mode
+    * of the query that starts with it.
+    */
+  def ofAnyTimeMode(properties: Map[String, String]): Map[String, String] =
+    properties + (TimeModeProperty -> TimeMode.Auto.name)
+
+  /** Those after a micro-batch of a query, which has one. */
+  def ofOneTimeMode(properties: Map[String, String]): Map[String, String] =
+    properties - TimeModeProperty
+
+  def takesTimeMode(families: Iterable[StateFamily]): Boolean = families.exists { family =>
+    family.name == StateStore.DEFAULT_COL_FAMILY_NAME &&
+    family.properties.contains(TimeModeProperty)
+  }
+
+  private final val TimeModeProperty = "timeMode"
+
   /** The properties of Spark's default family in a version that a batch in real-time mode makes. It
     * names the version, for later ones take the family over as it is.
     */

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pandas as pd
 import pytest
 from keystate import (
     CheckpointError,
+    DeclarationError,
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -20,6 +22,7 @@ from keystate import (
 )
 from keystate.admin import Successor
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from tests.rescale.test_import import OURS, PROVIDER, SPARK
@@ -264,6 +267,149 @@ def test_what_has_expired_stays_behind(
         fed.feed([("a", -1), ("b", -2)])
     told = {row.user: row.told for row in fed.run(ours_transformed)}
     assert told == {"a": "1 [-1] [(1, -1)]", "b": "3 [1, -2] [(0, -2), (1, 1)]"}
+
+
+FAR = 4_000_000_000_000
+#: Names that Spark gives to what it keeps beside a user's state.
+ODD = "groupState string, timeoutTimestamp long"
+LOOKS = "value long, ttlExpirationMs long"
+OLD_STATES = ["odd", "looks", "entries", "by"]
+
+
+class Odd(StatefulProcessor):
+    """States of each kind, with fields that are called as Spark's own, and a timer."""
+
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+        self.odd = handle.getValueState("odd", ODD)
+        self.looks = handle.getValueState("looks", LOOKS)
+        self.entries = handle.getListState("entries", LOOKS)
+        self.by = handle.getMapState("by", "rest long", LOOKS)
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        for row in rows:
+            self.odd.update((key[0], 7))
+            for n in row["n"].tolist() if isinstance(row, pd.DataFrame) else [row.n]:
+                self.looks.update((n, 1))
+                self.entries.appendValue((n, 2))
+                self.by.updateValue((n % 2,), (n, 3))
+                if self.timed:
+                    self.handle.registerTimer(FAR + n)
+        made = {"user": [key[0]], "told": ["-"]}
+        yield pd.DataFrame(made) if self.pandas else Row(user=key[0], told="-")
+
+    def close(self) -> None:
+        pass
+
+    def __init__(self, pandas: bool, timed: bool) -> None:
+        self.pandas, self.timed = pandas, timed
+
+
+def odd_applied(key: Any, frames: Iterator[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+    for _ in frames:
+        state.update((key[0], 7))
+    state.setTimeoutTimestamp(FAR)
+    yield pd.DataFrame({"user": [key[0]], "told": ["-"]})
+
+
+class Oddly(KeyedProcessFunction):
+    """Any states of the same types."""
+
+    def open(self, ctx: Any) -> None:
+        self.odd = ctx.get_state(ValueStateDescriptor("odd", ODD))
+        self.looks = ctx.get_state(ValueStateDescriptor("looks", LOOKS))
+        self.entries = ctx.get_list_state(ListStateDescriptor("entries", LOOKS))
+        self.by = ctx.get_map_state(MapStateDescriptor("by", "rest long", LOOKS))
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield row.user, f"{tuple(self.odd.value())} {self.looks.value()}"
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        yield ctx.get_current_key(), f"{timestamp}"
+
+
+def timed_rows(df: Any) -> Any:
+    return df.selectExpr("*", "timestamp_seconds(1000 + n) AS at").withWatermark("at", "0 seconds")
+
+
+@pytest.mark.turns
+@pytest.mark.parametrize(
+    ("operator", "mode"),
+    [
+        ("transformWithState", "ProcessingTime"),
+        ("transformWithState", "EventTime"),
+        ("transformWithStateInPandas", "ProcessingTime"),
+        ("transformWithStateInPandas", "None"),
+        ("applyInPandasWithState", "EventTimeTimeout"),
+    ],
+)
+def test_each_row_of_the_page(
+    operator: str, mode: str, spark: Any, stream: Any, settings: Any, tmp_path: Path
+) -> None:
+    """States of each kind and timers, and what is not there is told with what there is."""
+    transforms = operator != "applyInPandasWithState"
+    by_event_time = mode.startswith("EventTime")
+
+    def build(df: Any) -> Any:
+        grouped = (timed_rows(df) if by_event_time else df).groupBy("user")
+        if not transforms:
+            return grouped.applyInPandasWithState(odd_applied, OUT, ODD, "update", mode)
+        processor = Odd(operator.endswith("InPandas"), mode != "None")
+        return getattr(grouped, operator)(processor, OUT, "Update", mode)
+
+    fed = start(stream, settings, "RocksDB", "false", build, 2)
+    names = OLD_STATES if transforms else ["odd"]
+    seen: list[str] = []
+
+    def told(of: Callable[[admin.SparkOperatorState], Any]) -> Callable[..., Any]:
+        def read(old: admin.SparkOperatorState) -> Any:
+            wrong = [lambda: old.read("nope"), *([old.read] if transforms else [])]
+            for call in wrong:
+                with pytest.raises(CheckpointError, match="KEYSTATE_NO_SUCH_STATE") as error:
+                    call()
+                seen.append(str(error.value))
+            return of(old)
+
+        return read
+
+    states: dict[str, Any] = {name: name for name in names} if transforms else {}
+    states["odd"] = told(lambda old: old.read("odd") if transforms else old.read())
+    successor = Successor(Oddly(), states, key="user string", timers=lambda old: old.timers())
+    target = str(tmp_path / "functions")
+    if not transforms:
+        with pytest.raises(DeclarationError, match="tell time_mode="):
+            admin.import_as(str(fed.checkpoint), target, {0: successor})
+        successor = replace(successor, time_mode="event_time")
+    admin.import_as(str(fed.checkpoint), target, {0: successor})
+    for error in seen:
+        assert operator in error and all(name in error for name in names if transforms), error
+
+    def stored(state: str, *columns: str) -> list[Any]:
+        rows = admin.read_state(spark, target, state=state).selectExpr("key.user", *columns)
+        return sorted(tuple(row) for row in rows.collect())
+
+    assert stored("odd", "value.groupState", "value.timeoutTimestamp") == [
+        (user, user, 7) for user in ("u0", "u1")
+    ]
+    timers = [("u0", FAR), ("u0", FAR + 1), ("u1", FAR + 1), ("u1", FAR + 2)]
+    domain = "EVENT_TIME" if by_event_time else "PROCESSING_TIME"
+    if not transforms:
+        timers = [("u0", FAR), ("u1", FAR)]
+    wanted = [] if mode == "None" else [(user, domain, time) for user, time in timers]
+    assert stored("$timers", "time_domain", "expiration_timestamp_ms") == wanted
+    if transforms:
+        assert stored("looks", "value.*") == [("u0", 1, 1), ("u1", 2, 1)]
+        assert stored("entries", "list_element.*") == [
+            ("u0", 0, 2), ("u0", 1, 2), ("u1", 1, 2), ("u1", 2, 2)
+        ]  # fmt: skip
+        assert stored("by", "user_map_key.key.rest", "user_map_value.*") == [
+            ("u0", 0, 0, 3), ("u0", 1, 1, 3), ("u1", 0, 2, 3), ("u1", 1, 1, 3)
+        ]  # fmt: skip
+    # The function takes the time mode of the query that goes on.
+    fed.checkpoint = tmp_path / "functions"
+    fed.feed([("u0", 5)])
+    (row,) = fed.run(lambda df: keystate.keyed(timed_rows(df), "user").process(Oddly(), OUT))
+    assert row.told.startswith("('u0', 7)")
 
 
 class Opened(Applied):

@@ -13,12 +13,19 @@ from pyspark.sql import types as T
 from keystate._checkpoint.editor import CheckpointEditor
 from keystate._jvm import bridge
 from keystate._time_mode import TimeMode
+from keystate.errors import CheckpointError, DeclarationError
 from keystate.functions import TimeDomain
 from keystate.state import TypeLike
 
 _TIMEOUT = "timeoutTimestamp"
-#: The fields of a stored value that has a time to live.
-_EXPIRING = ["value", "ttlExpirationMs"]
+#: How Spark calls operators in a checkpoint that keep one state and one timeout for each key.
+_WITH_TIMEOUT = ("applyInPandasWithState", "flatMapGroupsWithState")
+_TRANSFORM = "transformWithState"
+#: How Spark records a time mode.
+_SPARK_EVENT_TIME = "EventTime"
+_SPARK_NO_TIME = "NoTime"
+#: Where Spark's reader has a state's values.
+_VALUES = ("value", "list_element", "user_map_value")
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,10 @@ class SparkOperatorState:
     _operator: int
     _time_domain: str
     _clock: int  # in ms
+    #: How Spark calls the operator, and what it has recorded of it: what there is, is told by that
+    #: and not by the names of fields, which users choose.
+    _name: str
+    _properties: Mapping[str, Any]
 
     def read(self, state: str | None = None) -> DataFrame:
         """A state, with the columns that :func:`keystate.admin.create` takes.
@@ -39,43 +50,89 @@ class SparkOperatorState:
         one.
 
         Args:
-            state: the name of a state of ``transformWithState``; it may be left out for
-                ``applyInPandasWithState``, whose ``value`` has the fields of its state.
+            state: the name of a state of ``transformWithState``, which may be left out if there is
+                one; ``applyInPandasWithState`` has one without a name, whose ``value`` has its
+                fields.
+
+        Raises:
+            CheckpointError: there is no such state.
         """
-        df = self._load({} if state is None else {"stateVarName": state})
-        group = _field(df, "groupState")
-        if group is None:
-            return self._unexpired(df)
-        return df.where(f"value.{group} is not null").selectExpr("key", f"value.{group} as value")
+        if self._is_transform:
+            chosen = self._chosen(state)
+            df = self._load({"stateVarName": chosen["stateName"]})
+            return self._unexpired(df) if chosen["ttlEnabled"] else df
+        if state is not None:
+            raise self._no_state(f"no state '{state}'", "its state has no name, read it by read()")
+        df = self._load({})
+        if not self._has("groupState", df):
+            return df
+        return df.where("value.groupState is not null").selectExpr(
+            "key", "value.groupState as value"
+        )
 
     def timers(self) -> DataFrame:
-        """The timers of ``transformWithState``, or the timeouts of ``applyInPandasWithState``."""
-        df = self._load({})
-        if _field(df, "groupState") is not None:
-            if _field(df, _TIMEOUT) is None:
-                df = df.withColumn("value", F.struct(F.lit(-1).cast("long").alias(_TIMEOUT)))
-            df = df.where(f"value.{_TIMEOUT} >= 0").selectExpr(
-                "key", f"value.{_TIMEOUT} as expiration_timestamp_ms"
+        """The timers of ``transformWithState``, or the timeouts of ``applyInPandasWithState``.
+
+        Raises:
+            CheckpointError: it is another operator, which has none.
+        """
+        if self._is_transform and self._properties.get("timeMode") != _SPARK_NO_TIME:
+            df = self._load({"readRegisteredTimers": "true"})
+        elif self._is_transform and self._states:
+            # Spark refuses to read timers of an operator that can't have any.
+            df = self._load({"stateVarName": self._states[0]["stateName"]})
+            df = df.where("false").selectExpr("key", "-1L as expiration_timestamp_ms")
+        elif self._name in _WITH_TIMEOUT:
+            df = self._load({})
+            timeout = f"value.{_TIMEOUT}" if self._has(_TIMEOUT, df) else "-1L"
+            df = df.where(f"{timeout} >= 0").selectExpr(
+                "key", f"{timeout} as expiration_timestamp_ms"
             )
         else:
-            df = self._load({"readRegisteredTimers": "true"})
+            raise self._no_state("no timers", "only functions with state have some")
         return df.withColumn("time_domain", F.lit(self._time_domain))
 
+    @property
+    def _is_transform(self) -> bool:
+        return self._name.startswith(_TRANSFORM)
+
+    @property
+    def _states(self) -> list[dict[str, Any]]:
+        """What Spark has recorded of the states of ``transformWithState``."""
+        found = self._properties.get("stateVariables", [])
+        # Others are Spark's own, such as timers.
+        return [one for one in found if not one["stateName"].startswith("$")]
+
+    def _chosen(self, state: str | None) -> dict[str, Any]:
+        """What Spark has recorded of a state of ``transformWithState``."""
+        found = [one for one in self._states if state in (None, one["stateName"])]
+        if len(found) != 1:
+            names = ", ".join(one["stateName"] for one in self._states) or "none"
+            what = f"no state '{state}'" if state is not None else f"{len(found) or 'no'} states"
+            raise self._no_state(what, f"there are: {names}")
+        chosen: dict[str, Any] = found[0]
+        return chosen
+
+    def _no_state(self, what: str, hint: str) -> CheckpointError:
+        return CheckpointError(
+            f"operator {self._operator} ({self._name}) of {self._checkpoint} has {what}: {hint}",
+            code="KEYSTATE_NO_SUCH_STATE",
+        )
+
+    def _has(self, field: str, df: DataFrame) -> bool:
+        """Whether Spark's own field for this is in the state's value."""
+        value = df.schema["value"].dataType
+        return (
+            self._name in _WITH_TIMEOUT and isinstance(value, T.StructType) and field in value.names
+        )
+
     def _unexpired(self, df: DataFrame) -> DataFrame:
-        for field in df.schema.fields:
-            value = field.dataType
-            if isinstance(value, T.StructType) and value.names == _EXPIRING:
-                return df.where(f"{field.name}.ttlExpirationMs > {self._clock}")
-        return df
+        (column,) = (name for name in _VALUES if name in df.columns)
+        return df.where(f"{column}.ttlExpirationMs > {self._clock}")
 
     def _load(self, options: dict[str, str]) -> DataFrame:
         reader = self._session.read.format("statestore").option("operatorId", self._operator)
         return reader.options(**options).load(self._checkpoint)
-
-
-def _field(df: DataFrame, name: str) -> str | None:
-    value = df.schema["value"].dataType if "value" in df.columns else None
-    return name if isinstance(value, T.StructType) and name in value.names else None
 
 
 @dataclass(frozen=True)
@@ -89,7 +146,9 @@ class Successor:
             are.
         key: the key columns with the names and types that they have in the new query.
         timers: what makes its timers, such as ``SparkOperatorState.timers``.
-        time_mode: the new operator's.
+        time_mode: the new operator's, which tells the domain of these timers too; with ``"auto"``
+            it is that of the query that starts with it, and timers are of the domain that Spark
+            has recorded: of ``transformWithState``, but not of ``applyInPandasWithState``.
         max_parallelism: its number of key groups.
     """
 
@@ -97,7 +156,7 @@ class Successor:
     states: Mapping[str, str | Callable[[SparkOperatorState], DataFrame]]
     key: TypeLike
     timers: Callable[[SparkOperatorState], DataFrame] | None = None
-    time_mode: str = "none"
+    time_mode: str = "auto"
     max_parallelism: int | None = None
 
     def add_to(self, editor: CheckpointEditor, old: SparkOperatorState) -> int:
@@ -137,11 +196,29 @@ def take_over(
     order = [one["id"] for one in found["operators"]]
     # A pending batch runs again at its own time, and finds nothing that has expired by then.
     batch = found["batch"] if found["pending"] is None else found["pending"]
+    operators = {one["id"]: one for one in found["operators"]}
     for number, successor in successors.items():
-        by_event_time = successor.time_mode == TimeMode.EVENT_TIME.value
-        domain = TimeDomain.EVENT_TIME if by_event_time else TimeDomain.PROCESSING_TIME
         editor.drop_operator(number)
+        properties = operators[number]["spark_properties"]
+        by_event_time = successor.time_mode == TimeMode.EVENT_TIME.value
+        if successor.time_mode == TimeMode.AUTO.value:
+            recorded = properties.get("timeMode")
+            if successor.timers is not None and recorded is None:
+                raise DeclarationError(
+                    f"operator {number}: Spark has not recorded whether its timeouts are by event "
+                    "time: tell time_mode="
+                )
+            by_event_time = recorded == _SPARK_EVENT_TIME
+        domain = TimeDomain.EVENT_TIME if by_event_time else TimeDomain.PROCESSING_TIME
         clock = bridge.operation(session, "clock", checkpoint, number, batch)["began_at"]
-        old = SparkOperatorState(session, checkpoint, number, domain.name, clock)
+        old = SparkOperatorState(
+            session,
+            checkpoint,
+            number,
+            domain.name,
+            clock,
+            operators[number]["name"],
+            properties,
+        )
         order[order.index(number)] = successor.add_to(editor, old)
     editor.order_operators(order)

@@ -141,6 +141,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
       "oldest_version" -> number(kept.minOption),
       "newest_version" -> number(last.map(_.version)),
       "key" -> key(id, manifests.map(_._2)),
+      "spark_properties" -> parse(operatorProperties(id)),
       "versions" -> JInt(kept.distinct.size),
       "files" -> JInt(stored.size),
       "bytes" -> JInt(stored.map(_.getLen).sum),

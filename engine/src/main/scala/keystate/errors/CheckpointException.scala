@@ -24,7 +24,9 @@ final class MissingVersionException(
       s"Version $version of the state of $location does not exist: there is no file $file. The " +
         "query asks for a version that was not committed or that is older than the retained ones " +
         "(spark.sql.streaming.minBatchesToRetain); restore the file, or restart from another " +
-        "checkpoint.",
+        "checkpoint. If a foreachBatch read only a part of its rows, as with limit, show or isEmpty, " +
+        "Spark has put the batch before into its commit log without this version: read all rows " +
+        "there, and undo that commit as docs/failures.md says.",
       cause
     )
 

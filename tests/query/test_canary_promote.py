@@ -265,7 +265,7 @@ def test_cut_off_anywhere(spark: Any, production: Production, monkeypatch: Any) 
         production.go_on(query)
     canary.drop()
     query.stop()
-    # The next start finds that it has gone on by itself. Whatever is in the old place then, it does.
+    # The next start finds that it has gone on by itself, whatever is in the old place then.
     query = production.start(Renamed())(to)
     production.go_on(query)
     query.stop()

@@ -93,8 +93,8 @@ def compiled() -> Finding:
     if os.environ.get("KEYSTATE_NATIVE") == "0" or not _has_lock():
         return Finding("what is done for every row is done in Python, as was chosen")
     return Finding(
-        "what is done for every row is done in Python, which works, and is slower. With a C compiler "
-        "and Python's headers (Debian, Ubuntu: apt install gcc python3-dev) this compiles it: "
+        "what is done for every row is done in Python, which works, and is slower. With gcc and "
+        "python3-dev (so Debian calls a C compiler and Python's headers) this compiles it: "
         "pip install --force-reinstall --no-deps ./python (or --no-binary keystate keystate)"
     )
 

@@ -315,7 +315,9 @@ class WindowsSuite extends AnyFunSuite with SessionFixture {
     assert(message(TumblingEventTimeWindows.of(second, second)).contains("less than the slide"))
     assert(message(EventTimeSessionWindows.withGap(Duration.ZERO)).contains("more than 0"))
     val longest = Duration.ofMillis(Long.MaxValue)
-    assert(message(EventTimeSessionWindows.withGap(longest)).contains("at most 4611686018427387904 ms"))
+    assert(
+      message(EventTimeSessionWindows.withGap(longest)).contains("at most 4611686018427387904 ms")
+    )
     assert(message(CountTrigger.of(0)).contains("at least 1"))
     assert(message(CountEvictor.of[Purchase](-1)).contains("at least 0"))
     assert(message(ContinuousEventTimeTrigger.of(Duration.ZERO)).contains("more than 0"))

@@ -75,8 +75,15 @@ def test_keys_are_those_of_group_by(spark: Any, sql: list[str]) -> None:
 def test_what_can_not_be_a_key(spark: Any) -> None:
     df = spark.createDataFrame([("a", 1)], "name string, x long")
     lower = df.select(sf.expr("name COLLATE utf8_lcase AS name"), "x")
+    two = df.select(sf.struct("x").alias("s"), sf.struct("x").alias("t"), "*")
     for refused, keys, code in (
         (lower, ["name"], "KEYSTATE_KEY_TYPE"),
+        # Spark's own stateful operators refuse it too: its equal strings may have other bytes.
+        (df.select(sf.expr("name COLLATE unicode AS name")), ["name"], "KEYSTATE_KEY_TYPE"),
+        (two, ["s.x", "t.x"], "KEYSTATE_DECLARATION.*2 key columns are called 'x'"),
+        (df, ["name", "x", "name"], "KEYSTATE_DECLARATION.*2 key columns are called 'name'"),
+        (df, [sf.rand()], r"KEYSTATE_KEY_NOT_A_COLUMN.*rand\(.*another value each time"),
+        (df, ["x", sf.col("x") + sf.rand()], "KEYSTATE_KEY_NOT_A_COLUMN.*each time"),
         (lower.select(sf.struct("name").alias("s")), ["s"], "KEYSTATE_KEY_TYPE"),
         (df, [sf.sum("x")], "KEYSTATE_KEY_NOT_A_COLUMN"),
         (df, [sf.explode(sf.array("x"))], "KEYSTATE_KEY_NOT_A_COLUMN"),
@@ -84,6 +91,16 @@ def test_what_can_not_be_a_key(spark: Any) -> None:
     ):
         with pytest.raises(DeclarationError, match=code):
             keystate.keyed(refused, *keys).filter(lambda row: True)
+
+
+def test_a_hidden_column_of_a_file_source(spark: Any, tmp_path: Any) -> None:
+    spark.range(3).write.parquet(str(tmp_path / "rows"))
+    rows = spark.read.parquet(str(tmp_path / "rows"))
+    hidden = sf.col("_metadata.file_name")
+    with pytest.raises(DeclarationError, match=r"For '_metadata' make a column of it first"):
+        keystate.keyed(rows, hidden).filter(lambda row: True)
+    named = rows.select("*", hidden)
+    assert keystate.keyed(named, "file_name").filter(lambda row: True).count() == 3
 
 
 def test_rows_of_a_key_keep_their_order(spark: Any) -> None:

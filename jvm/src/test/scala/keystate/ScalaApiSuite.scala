@@ -171,6 +171,11 @@ class ScalaApiSuite extends AnyFunSuite with SessionFixture {
     assert(data.keyed($"v" % 20).process(new KeyOfLong).collect().toSeq == Seq(10L, 0L, 10L))
     val mistake = intercept[KeystateException](data.keyed("y").process(new KeyOfLong))
     assert(mistake.getMessage.contains("does not fit the key columns struct<y:string>"))
+    val twice = intercept[KeystateException](data.keyed("x", "y", "x").process(new KeyOfRow))
+    assert(twice.getMessage.contains("2 key columns are called 'x'"))
+    val random = intercept[KeystateException](data.keyed(rand()).process(new KeyOfRow))
+    assert(random.code == "KEYSTATE_KEY_NOT_A_COLUMN")
+    assert(random.getMessage.contains("another value each time"))
   }
 
   test("a function is opened once for a subtask, and told where it is") {

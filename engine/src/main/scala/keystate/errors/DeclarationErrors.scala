@@ -34,8 +34,19 @@ private[errors] trait DeclarationErrors {
       "order. Use another column, or derive one (for a map: its sorted entries)."
   )
 
-  def keyNotAColumn(description: String): KeystateException = KeyNotAColumn.error(
-    s"$description can't be a key: give column names or expressions over one row."
+  /** @param hidden
+    *   the column of a file source that it uses, which has to be selected before
+    */
+  def keyNotAColumn(description: String, hidden: Option[String]): KeystateException =
+    KeyNotAColumn.error(
+      s"$description can't be a key: give column names or expressions over one row." +
+        hidden.fold("")(name => s" For '$name' make a column of it first: df.select('*', ...).")
+    )
+
+  def keyChangesItself(description: String): KeystateException = KeyNotAColumn.error(
+    s"$description can't be a key: it is another value each time that a row is read, so a row that " +
+      "is read again would come to another key. Use a column, or an expression that gives the " +
+      "same for the same row."
   )
 
   def orderNotOfARow(description: String): KeystateException = Declaration.error(

@@ -1,10 +1,10 @@
 package org.apache.spark.sql.keystate.plan
 
-import org.apache.spark.sql.Column
 import org.apache.spark.sql.catalyst.analysis.UnresolvedDeserializer
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.expressions.{
-  Alias, Attribute, AttributeMap, AttributeSet, NamedExpression, RowOrdering, SortOrder
+  Alias, Attribute, AttributeMap, AttributeSet, MetadataAttribute, NamedExpression, RowOrdering,
+  SortOrder
 }
 import org.apache.spark.sql.catalyst.plans.logical.{
   AppendColumns, EventTimeWatermark, LogicalPlan, Project, Sort
@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.catalyst.util.UnsafeRowUtils.isBinaryStable
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.types.{MetadataBuilder, StructType, TimestampType}
+import org.apache.spark.sql.{AnalysisException, Column}
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.ExactDecimals
@@ -88,15 +89,31 @@ private[keystate] object KeyedInput {
   /** A key that is a column stays that column. For any other expression a column is added. */
   def byColumns(df: ClassicDataset[_], keys: Seq[Column], order: Seq[Column] = Nil): KeyedInput = {
     val plan = df.queryExecution.analyzed
-    val resolved = df.select(keys: _*).queryExecution.analyzed match {
+    def refused(hidden: Option[String]) =
+      KeystateErrors.keyNotAColumn(keys.mkString(", "), hidden)
+    val selected =
+      try df.select(keys: _*).queryExecution.analyzed
+      catch {
+        // Of a name that is not there Spark looks for others like it, and fails at a backtick.
+        case e: AnalysisException if e.getCondition == "INVALID_ATTRIBUTE_NAME_SYNTAX" =>
+          throw refused(None)
+      }
+    val resolved = selected match {
       case _ if keys.isEmpty => Nil
       case Project(list, child) if child.sameResult(plan) => list
-      case _ => throw KeystateErrors.keyNotAColumn(keys.mkString(", "))
+      case other =>
+        throw refused(hiddenColumn(other))
     }
     val extra = resolved.collect { case alias: Alias => alias }
     val child = if (extra.isEmpty) plan else Project(plan.output ++ extra, plan)
     KeyedInput(child, InputRows(checked(resolved), plan.output, ordered(df, order)))
   }
+
+  /** The name of a column of a file source that only those have who ask for it, if an expression
+    * uses one: Spark adds it to the source, so that this is another plan.
+    */
+  private def hiddenColumn(selected: LogicalPlan): Option[String] =
+    selected.references.collectFirst { case MetadataAttribute(column) => column.name }
 
   /** A key that is no struct becomes a column named `key`, so that its hash is the value's. */
   def byFunction[T](
@@ -147,7 +164,16 @@ private[keystate] object KeyedInput {
         case _ => throw KeystateErrors.orderNotOfARow(by.mkString(", "))
       }
 
-  private def checked(keys: Seq[NamedExpression]): Seq[Attribute] = keys.map { key =>
+  private def checked(keys: Seq[NamedExpression]): Seq[Attribute] = {
+    for ((name, of) <- keys.groupBy(_.name) if of.size > 1)
+      throw KeystateErrors.declaration(
+        s"${of.size} key columns are called '$name': give all but one another name, by an alias."
+      )
+    keys.map(checked)
+  }
+
+  private def checked(key: NamedExpression): Attribute = {
+    if (!key.deterministic) throw KeystateErrors.keyChangesItself(key.name)
     // Keys are compared by their bytes, but a collation may hold different bytes equal.
     val comparable = RowOrdering.isOrderable(key.dataType) && isBinaryStable(key.dataType)
     if (!comparable)

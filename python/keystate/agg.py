@@ -14,6 +14,7 @@ import dataclasses
 import math
 from dataclasses import dataclass
 
+from keystate._types.ddl import unquoted
 from keystate.errors import DeclarationError
 
 __all__ = [
@@ -181,4 +182,4 @@ def _of(kind: str, column: str) -> Aggregate:
             f"agg.{kind} takes the name of a column, got {column!r}: add an expression to the "
             "DataFrame with withColumn first"
         )
-    return Aggregate(kind, column, f"{kind}({column})")
+    return Aggregate(kind, column, f"{kind}({unquoted(column)})")

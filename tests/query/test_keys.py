@@ -10,8 +10,9 @@ from zoneinfo import ZoneInfo
 
 import keystate
 import pytest
-from keystate import DeclarationError, KeyedProcessFunction, ValueStateDescriptor
+from keystate import DeclarationError, KeyedProcessFunction, ValueStateDescriptor, agg
 from keystate.session import FORMAT_KEY
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sf
 from pyspark.sql import types as T
 
@@ -91,6 +92,32 @@ def test_what_can_not_be_a_key(spark: Any) -> None:
     ):
         with pytest.raises(DeclarationError, match=code):
             keystate.keyed(refused, *keys).filter(lambda row: True)
+
+
+def test_names_with_dots_and_backticks(spark: Any) -> None:
+    """As they are, or as SQL takes them; a field of a struct is Spark's to find."""
+    schema = "`a.b c` string, s struct<k: string>, `s.k` string, `é``ß` long, `x.y` long, x string"
+    rows = [("a", ("k",), "no", 1, 5, "x"), ("a", ("k",), "no", 2, 6, "x")]
+    df = spark.createDataFrame(rows, schema)
+    for told, name, value in (
+        ("a.b c", "a.b c", "a"),
+        ("`a.b c`", "a.b c", "a"),
+        ("s.k", "k", "k"),
+        ("`s.k`", "s.k", "no"),
+    ):
+        for column in ("x.y", "`x.y`"):
+            summed = keystate.keyed(df, told).aggregate(agg.sum(column), agg.max("`é``ß`"))
+            assert summed.columns == [name, "sum(x.y)", "max(é`ß)"]
+            assert [tuple(row) for row in summed.collect()] == [(value, 11, 2)], told
+    assert keystate.keyed(df, "é`ß").filter(lambda row: True).count() == 2
+    for wrong in ("nope", "a.b", "s.no", "q.z"):
+        for key in (wrong, sf.col(wrong)):
+            with pytest.raises((DeclarationError, AnalysisException)) as error:
+                keystate.keyed(df, key).filter(lambda row: True)
+            said = str(error.value)
+            assert "INVALID_ATTRIBUTE_NAME_SYNTAX" not in said and wrong.split(".")[-1] in said
+    with pytest.raises(DeclarationError, match=r"agg.sum: there is no column '`y`'"):
+        keystate.keyed(df, "s.k").aggregate(agg.sum("`y`"))
 
 
 def test_a_hidden_column_of_a_file_source(spark: Any, tmp_path: Any) -> None:

@@ -20,7 +20,7 @@ from keystate._operators.declared import Input
 from keystate._operators.pickling import pickled
 from keystate._operators.schema_rows import SchemaRows
 from keystate._spec import DELAY_KEY, check_columns
-from keystate._types.ddl import quoted
+from keystate._types.ddl import column_of, quoted
 from keystate._worker.aggregates.declared import ColumnAggregate, accumulator_type
 from keystate._worker.calls.plan import FunctionPlan
 from keystate.errors import DeclarationError
@@ -46,15 +46,15 @@ class CombiningTask:
         return made
 
 
-def key_names(names: Sequence[str], cols: Sequence[str | Column]) -> list[str] | None:
+def key_names(rows: T.StructType, cols: Sequence[str | Column]) -> list[str] | None:
     """The key columns of a stream; ``None`` if one of them is no column by its name.
 
     Args:
-        names: the stream's columns.
+        rows: the stream's columns.
         cols: its key columns, as the user gave them.
     """
-    known = {**{quoted(name): name for name in names}, **{n: n for n in names if "." not in n}}
-    found = [known[col] for col in cols if isinstance(col, str) and col in known]
+    told = [column_of(col, rows) if isinstance(col, str) else None for col in cols]
+    found = [name for name in told if name is not None]
     return found if len(found) == len(cols) else None
 
 

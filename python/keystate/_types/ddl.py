@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import types as T
@@ -161,3 +161,25 @@ class _Parser:
 def quoted(name: str) -> str:
     """The name of a column as SQL and DataFrames take it, whatever it is."""
     return f"`{name.replace('`', '``')}`"
+
+
+def unquoted(text: str) -> str:
+    """A name without the backticks in which SQL takes it; any other text as it is."""
+    name = text[1:-1].replace("``", "`")
+    return name if quoted(name) == text else text
+
+
+def meant(text: str, names: Sequence[str]) -> str | None:
+    """The column of these that a user means, by its name as it is or as SQL takes it; or ``None``.
+
+    What can be read in both ways is read as Spark reads it.
+    """
+    return next((name for name in (unquoted(text), text) if name in names), None)
+
+
+def column_of(text: str, columns: T.StructType) -> str | None:
+    """As `meant`, where a name with a dot may also be a part of a column, which is no column."""
+    head, dot, _ = text.partition(".")
+    nested = (T.StructType, T.MapType, T.ArrayType)
+    parted = (f.name.lower() for f in columns.fields if isinstance(f.dataType, nested))
+    return None if dot and head.lower() in parted else meant(text, columns.names)

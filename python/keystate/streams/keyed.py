@@ -7,6 +7,7 @@ import datetime
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Row
 
 from keystate._jvm import bridge
@@ -20,6 +21,7 @@ from keystate._operators.schema_rows import SchemaRows
 from keystate._operators.typed import output_schema_of, typed_rows
 from keystate._spec import check_distinct
 from keystate._type_variables import ROW
+from keystate._types.ddl import column_of, quoted
 from keystate._worker.aggregates.declared import ColumnAggregate, resolve
 from keystate._worker.calls.plan import Style
 from keystate.agg import Aggregate
@@ -88,9 +90,9 @@ def keyed(
 
     Args:
         df: streaming or batch.
-        cols: names of columns, or expressions that give the same for the same row. A checkpoint
-            knows the key by the names and types of its columns, in their order. An expression has
-            the name that Spark gives it, or that of its ``alias``.
+        cols: names of columns, as they are or in backticks, or expressions that give the same for
+            the same row. A checkpoint knows the key by the names and types of its columns, in their
+            order. An expression has the name that Spark gives it, or that of its ``alias``.
         max_parallelism: the number of key groups, 1 to 32768: the most subtasks that the state can
             ever be spread over. Fixed for a checkpoint's life; by default 128, or with more than 85
             partitions the power of two from half as much again on.
@@ -127,10 +129,10 @@ class KeyedStream(RowStream[ROW]):
         shape = None
         if row_type is not None:
             names, shape = typed_rows(df.schema, row_type)
-            df = df if names == df.columns else df.select(*(df[name] for name in names))
+            df = df if names == df.columns else df.select(*(df[quoted(name)] for name in names))
         self._cols = cols
         columns = _columns(df, cols), _columns(df, order)
-        plain = key_names(df.schema.names, cols)
+        plain = key_names(df.schema, cols)
         super().__init__(Input(df, *columns, shape, max_parallelism, key_names=plain))
 
     def process(
@@ -468,4 +470,15 @@ class KeyedStream(RowStream[ROW]):
 
 
 def _columns(df: DataFrame, columns: Sequence[ColumnLike]) -> list[Column]:
-    return [df[column] if isinstance(column, str) else column for column in columns]
+    return [_column(df, column) if isinstance(column, str) else column for column in columns]
+
+
+def _column(df: DataFrame, text: str) -> Column:
+    name = column_of(text, df.schema)
+    try:
+        return df[text if name is None else quoted(name)]
+    except AnalysisException as e:
+        # Spark looks for columns with names like it, and fails at one that has a backtick.
+        if e.getCondition() != "INVALID_ATTRIBUTE_NAME_SYNTAX":
+            raise
+        raise DeclarationError(f"there is no column '{text}' in the input: {df.columns}") from None

@@ -9,6 +9,7 @@ from pyspark.sql import types as T
 
 from keystate._codec.evolution import default_beside
 from keystate._spec import check_distinct
+from keystate._types.ddl import meant
 from keystate.agg import Aggregate
 from keystate.errors import DeclarationError
 
@@ -97,12 +98,13 @@ def result_fields(aggregates: Sequence[ColumnAggregate]) -> list[T.StructField]:
 def _resolve(aggregate: Aggregate, rows: T.StructType) -> ColumnAggregate:
     if aggregate.column is None:
         return ColumnAggregate(aggregate, None, T.NullType(), T.LongType(), T.LongType())
-    if aggregate.column not in rows.names:
+    name = meant(aggregate.column, rows.names)
+    if name is None:
         raise DeclarationError(
             f"agg.{aggregate.kind}: there is no column '{aggregate.column}' in the input: "
             f"{rows.names}"
         )
-    column = rows.names.index(aggregate.column)
+    column = rows.names.index(name)
     value = rows.fields[column].dataType
     acc, result = _types(aggregate, value)
     return ColumnAggregate(aggregate, column, value, acc, result)

@@ -71,6 +71,24 @@ class Typed:
     key: str
 
 
+def test_a_stream_drops_what_a_batch_counts_of_1970(spark: SparkSession, stream: Any) -> None:
+    """As docs/concepts/time.md says: Spark's first watermark is 0."""
+    first = datetime.datetime.fromtimestamp(0)
+    millisecond = datetime.timedelta(milliseconds=1)
+    given = [("a", first - millisecond), ("b", first), ("c", first + millisecond)]
+    fed = stream("key string, at timestamp")
+    fed.feed(given)
+
+    def build(df: DataFrame) -> DataFrame:
+        delayed = df.withWatermark("at", "1 hour")
+        return keystate.keyed(delayed, "key").process(Times(), "key string, time long")
+
+    assert [row.key for row in fed.run(build)] == ["c"]
+    assert {row.key for row in build(spark.createDataFrame(given, fed._schema)).collect()} == {
+        "a", "b", "c"
+    }  # fmt: skip
+
+
 def test_rows_of_a_dataclass_have_event_times(spark: SparkSession) -> None:
     typed = keystate.keyed(rows(spark), "key", row_type=Typed)
     found = typed.process(Times(), "key string, time long", event_time="other").collect()

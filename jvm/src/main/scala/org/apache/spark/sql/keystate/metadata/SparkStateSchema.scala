@@ -91,6 +91,7 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
       SparkStoreMetadata.schemaFile(_, info.operatorId, operator.getParent).toString
     )
     val before = last.fold(List.empty[StateStoreColFamilySchema])(readSchemas(_, hadoopConf))
+    // The true names have been compared before, where the version tells them.
     before.foreach { schema =>
       SchemaEvolution.checkKey(keyColumns(groupingKey(schema.keySchema)), keySchema)
     }

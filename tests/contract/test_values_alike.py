@@ -10,6 +10,7 @@ from typing import Any
 import keystate
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from keystate import (
     DeclarationError,
@@ -20,7 +21,9 @@ from keystate import (
     OutputTag,
     ValueStateDescriptor,
 )
-from keystate._spec import resolve_state
+from keystate._codec import codec
+from keystate._spec import resolve_state, resolve_type
+from keystate._worker.operators.batch_columns import NoColumnError, as_array
 from keystate.testing import KeyedProcessHarness, rows_of
 from pyspark.sql import Row
 
@@ -195,3 +198,45 @@ def test_a_value_means_the_same_everywhere(kind: str) -> None:
         except TypeError:
             found = "[]"
         assert found == expected[number], VALUES[number]
+
+
+#: Columns of a type of their own, and what Arrow's cast gives; None where it refuses them.
+OWN: list[tuple[str, Any, Any]] = [
+    ("float", np.array([1.5, np.inf]), [1.5, float("inf")]),
+    ("float", np.array([1e39, 1.0]), None),
+    ("array<float>", pa.array([[1e39], []]), None),
+    ("struct<a: float>", pa.array([{"a": -1e39}, None]), None),
+    ("map<string,float>", pa.array([[("k", 1e39)], []], pa.map_(pa.string(), pa.float64())), None),
+    ("float", pd.Series([1.5, np.nan]), [1.5, None]),
+    ("long", np.array([1.0, 2.0]), [1, 2]),
+    ("long", pd.Series([1, None], dtype="Int64"), [1, None]),
+    ("long", pa.chunked_array([[1], [2]]), [1, 2]),
+    ("string", pd.Series(["a", "b"], dtype="category"), ["a", "b"]),
+    ("timestamp", pd.Series([1_000, 2_000], dtype="datetime64[ns]"), [1, 2]),
+    ("timestamp", pd.Series([1, 2], dtype="datetime64[ns]"), None),
+    ("timestamp_ntz", np.array([1, 2], "datetime64[us]"), [1, 2]),
+    ("interval day to second", np.array([1, 2], "timedelta64[ns]"), None),
+    ("string", [pa.scalar("a"), pa.scalar(None, pa.string())], ["a", None]),
+    ("map<string,long>", list(pa.array([[("k", 1)], []], pa.map_("string", "int64"))), None),
+]
+
+
+@pytest.mark.parametrize("kind, column, expected", OWN)
+def test_columns_of_a_type_of_their_own(kind: str, column: Any, expected: Any) -> None:
+    of = codec(resolve_type(kind, "a column")[0])
+    if kind.startswith("map<string,long"):
+        expected = [[("k", 1)], []]
+    if expected is None:
+        with pytest.raises((TypeError, ValueError, pa.ArrowException)):
+            as_array(column, of, of.arrow)
+        return
+    found = as_array(column, of, of.arrow)
+    assert found.type == of.arrow
+    numbers = pa.types.is_timestamp(found.type)
+    assert (found.cast("int64") if numbers else found).to_pylist() == expected
+
+
+@pytest.mark.parametrize("column", ["ab", b"ab", {"a": 1}, 1, None, np.array(1)])
+def test_what_is_no_column(column: Any) -> None:
+    with pytest.raises(NoColumnError, match="a column is an array, a Series or a list of values"):
+        as_array(column, codec(resolve_type("string", "a column")[0]), pa.string())

@@ -51,13 +51,14 @@ def as_array(values: Any, codec: Codec, kind: pa.DataType) -> pa.Array:
 
 def _has_own_type(values: Any) -> bool:
     kind = getattr(values, "dtype", None)
-    if kind is not None:
-        return str(kind) != "object" and getattr(values, "ndim", 1) > 0
+    if kind is not None and getattr(values, "ndim", 1) > 0:
+        return str(kind) != "object"
     return hasattr(values, "__arrow_array__") or hasattr(values, "__arrow_c_array__")
 
 
 def _python_values(values: Any) -> list[Any]:
-    if isinstance(values, (*_TEXTS, dict)) or not isinstance(values, Iterable):
+    is_one = isinstance(values, (*_TEXTS, dict)) or getattr(values, "ndim", 1) == 0
+    if is_one or not isinstance(values, Iterable):
         raise NoColumnError(
             f"a column is an array, a Series or a list of values, got {_got(values)}"
         )

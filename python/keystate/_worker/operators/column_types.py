@@ -45,7 +45,7 @@ def _check_floats(given: pa.Array, made: pa.Array) -> None:
                 _check_floats(given.field(field.name), made.field(field.name))
     elif pa.types.is_map(made.type) and pa.types.is_map(given.type):
         _check_floats(*(pa.concat_arrays([each]).items for each in (given, made)))
-    elif pa.types.is_list(made.type) and hasattr(given.type, "value_type"):
+    elif pa.types.is_list(made.type) and hasattr(given, "flatten"):
         _check_floats(given.flatten(), made.flatten())
 
 

@@ -353,7 +353,10 @@ class OperatorStateStore(Protocol):
         """A list whose elements are spread evenly over the subtasks when their number changes."""
 
     def get_union_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
-        """A list of which every subtask gets all elements of all subtasks when it is restored."""
+        """A list of which every subtask gets all elements of all subtasks when it is restored.
+
+        A function that has one begins anew with each micro-batch.
+        """
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor[K, V]

@@ -50,7 +50,7 @@ class Account(KeyedProcessFunction, CheckpointedFunction):
         self.seen = store.get_list_state(ListStateDescriptor("seen", "long"))
         self.before = store.get_union_list_state(ListStateDescriptor("all", "long"))
         self.rows = sum(self.seen.get())
-        # All subtasks' numbers, where the instance began.
+        # All subtasks' numbers, when the micro-batch began.
         self.total = sum(self.before.get())
 
     def snapshot_state(self, context: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from keystate import (
     ProcessFunction,
     SinkFunction,
     ValueStateDescriptor,
+    admin,
 )
 from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
@@ -158,6 +160,92 @@ def test_a_union_list_that_releases_do_not_ask_for(
     for partitions in (2, 3):
         began(others, partitions)
     assert began(["u"], 3) == [[[0, 1]]] * 3
+
+
+class Takes(ProcessFunction, CheckpointedFunction, CheckpointListener):
+    """Notes each row in lists of both kinds and in a raw stream, and fails once when asked to.
+
+    Of the union list the subtasks share the elements by their numbers, or the first takes all.
+    """
+
+    def __init__(self, folder: str, shared: bool) -> None:
+        self.folder = Path(folder)
+        self.shared = shared
+
+    def initialize_state(self, context: Any) -> None:
+        store = context.get_operator_state_store()
+        self.split = store.get_list_state(ListStateDescriptor("split", "long"))
+        self.union = store.get_union_list_state(ListStateDescriptor("union", "long"))
+        self.of_all = list(self.union.get())
+        self.raw = [
+            pickle.load(each.get_stream()) for each in context.get_raw_operator_state_inputs()
+        ]
+
+    def open(self, ctx: Any) -> None:
+        self.subtask, of = ctx.get_index_of_this_subtask(), ctx.get_number_of_parallel_subtasks()
+        taken = list(self.of_all) if self.subtask == 0 else []
+        self.own = [x for x in self.of_all if x % of == self.subtask] if self.shared else taken
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        flag = self.folder / "fail"
+        if row.x == 57 and flag.exists():
+            flag.unlink()
+            raise ValueError("once")
+        self.own.append(row.x)
+        self.split.add(row.x)
+        self.raw.append(row.x)
+        yield row.x, len(self.of_all)
+
+    def snapshot_state(self, context: Any) -> None:
+        self.union.update(self.own)
+        for x in self.raw:
+            output = context.get_raw_operator_state_output()
+            output.start_new_partition()
+            pickle.dump(x, output)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        with (self.folder / f"told{self.subtask}").open("a") as log:
+            log.write(f"{checkpoint_id} ")
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=shape_name)
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("fails", [True, False])
+def test_each_row_is_in_the_lists_once(
+    spark: Any, stream: Any, settings: Any, tmp_path: Path, fails: bool, shared: bool, shape: Shape
+) -> None:
+    """With more subtasks than cores, whose tasks come to another worker each time."""
+    fed = stream("x long")
+    rows = 0
+
+    def run(partitions: int, batches: int) -> None:
+        nonlocal rows
+        settings(**{PARTITIONS: str(partitions)})
+        before = rows
+        for _ in range(batches):
+            fed.feed([(x,) for x in range(rows, rows + 10)])
+            rows += 10
+
+        def build(df: Any) -> Any:
+            took = keystate.stream(df).process(Takes(str(tmp_path), shared), "x long, n long")
+            return shape(df, took)
+
+        # Each row finds what all subtasks had when its micro-batch began.
+        assert sorted(map(tuple, fed.run(build))) == [
+            (x, x // 10 * 10) for x in range(before, rows)
+        ]
+        for state in ("split", "union"):
+            kept = admin.read_state(spark, str(fed.checkpoint), state=state)
+            assert sorted(row.list_element for row in kept.collect()) == list(range(rows))
+
+    if fails:
+        (tmp_path / "fail").touch()
+    run(5, 10)
+    assert not (tmp_path / "fail").exists()
+    if not fails:
+        for subtask in range(5):
+            assert (tmp_path / f"told{subtask}").read_text().split() == list(map(str, range(9)))
+    run(3, 3)
 
 
 class Tally(KeyedProcessFunction, ListCheckpointed[Any], CheckpointListener):

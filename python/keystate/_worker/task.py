@@ -75,7 +75,7 @@ class TaskFunction:
             if operator is not None:
                 operator.close()
             raise
-        if control[Control.STREAMING]:
+        if control[Control.STREAMING] and not operator.is_of_one_task:
             assert identity is not None
             _keep(identity, operator)
         else:

@@ -16,6 +16,7 @@ from keystate._worker.messages.columns import list_column
 from keystate._worker.messages.state_client import StateClient
 from keystate._worker.operator_state.operator_states import OperatorStates
 from keystate._worker.operator_state.raw_state import RawKeyedState
+from keystate._worker.operator_state.shared_map import SharedMapSpec
 from keystate._worker.state.journal import Journal
 from keystate.functions import CheckpointListener
 from keystate.runtime import KeyedStateStore
@@ -26,6 +27,9 @@ class OperatorStateKeeper:
 
     What an instance holds is state too. So each snapshot gets a tag of its own, which is stored
     with it, and the instance serves the next task only if that begins with this very snapshot.
+
+    With a union list it serves no other task: one that began anew alone, in another worker, would
+    take over the elements of all subtasks while the other instances went on with theirs.
     """
 
     def __init__(
@@ -39,10 +43,15 @@ class OperatorStateKeeper:
     ) -> None:
         self._function = function
         self._tag: str = control[Control.OPERATOR_TAG]
-        self._snapshot_of: int | None = None
+        #: Whether each task has an instance of its own. A map is the same on all subtasks.
+        self.is_of_one_task = any(
+            union and not isinstance(state, SharedMapSpec) for state, union in spec.lists
+        )
         unions = [state.name for state, union in spec.lists if union]
         stored, of_all = client.operator_state(unions)
         restored = json.loads(stored) if stored else {"batch": None, "lists": []}
+        # What an instance is restored with was committed. Nobody else is told of it.
+        self._snapshot_of: int | None = restored["batch"] if self.is_of_one_task else None
         specs = {state.name: state for state, _ in spec.lists}
         # Lists that the function does not ask for stay what they are.
         others = [entry for entry in restored["lists"] if entry["name"] not in specs]
@@ -77,7 +86,7 @@ class OperatorStateKeeper:
     def goes_on(self, control: dict[str, Any]) -> bool:
         """Whether a task begins with what this instance has."""
         tag: str = control[Control.OPERATOR_TAG]
-        return self._tag == tag
+        return not self.is_of_one_task and self._tag == tag
 
     def begin_task(self, control: dict[str, Any]) -> None:
         """Tells the function that its last batch counts: the next one has begun."""

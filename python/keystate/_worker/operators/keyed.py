@@ -136,6 +136,11 @@ class KeyedOperator:
         """Whether this function's instance can serve a task."""
         return self._keeper is None or self._keeper.goes_on(control)
 
+    @property
+    def is_of_one_task(self) -> bool:
+        """Whether it can serve no other task after its first one."""
+        return self._keeper is not None and self._keeper.is_of_one_task
+
     def begin_task(self, control: dict[str, Any]) -> None:
         """Starts without any key: what a task knows comes from the JVM."""
         self._generation = control[Control.GENERATION]

@@ -333,6 +333,8 @@ def test_errors_are_those_of_a_query() -> None:
         run(lambda f: 1, "no_type")
     with pytest.raises(DeclarationError, match="no column 'k'"):
         KeyedProcessHarness(lambda row, ctx: row, "key long", "k", "long")
+    with pytest.raises(DeclarationError, match="2 key columns are called 'key'"):
+        KeyedProcessHarness(lambda row, ctx: row, "key long", ["key", "`key`"], "long")
     with pytest.raises(DeclarationError, match="parallelism"):
         KeyedProcessHarness(lambda row, ctx: row, "key long", "key", "long", parallelism=129)
     with pytest.raises(TypeError, match="input schema"):
@@ -536,6 +538,20 @@ def test_a_snapshot_by_another_key_is_refused(key: tuple[str, str]) -> None:
         with pytest.raises(CheckpointError, match="keyed by struct<k:bigint>, but") as raised:
             KeyedProcessHarness.restore(snapshot, operator(function, *key))
         assert raised.value.code == "KEYSTATE_KEY_CHANGED"
+
+
+def test_key_columns_of_any_names_that_change_places_are_another_key() -> None:
+    def counted(*names: str) -> Any:
+        rows = rows_of("größe long, `user id` long, `a.b` long")
+        return keystate.keyed(rows, *names).reduce(lambda a, b: b)
+
+    with KeyedProcessHarness.of(counted("größe", "user id", "a.b")) as harness:
+        harness.process((1, 2, 3))
+        snapshot = harness.snapshot()
+    KeyedProcessHarness.restore(snapshot, counted("`größe`", "user id", "`a.b`")).close()
+    for other in (("user id", "größe", "a.b"), ("größe", "user id"), ("größe", "a.b", "user id")):
+        with pytest.raises(CheckpointError, match=r"KEYSTATE_KEY_CHANGED.*größe"):
+            KeyedProcessHarness.restore(snapshot, counted(*other))
 
 
 def test_a_snapshot_is_read_in_another_type() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
@@ -133,6 +134,12 @@ class KeyedStream(RowStream[ROW]):
         self._cols = cols
         columns = _columns(df, cols), _columns(df, order)
         plain = key_names(df.schema, cols)
+        for key, count in Counter(plain or ()).items():
+            if count > 1:  # of expressions the jar looks, once it knows their names
+                raise DeclarationError(
+                    f"{count} key columns are called '{key}': give all but one another name, by an "
+                    "alias"
+                )
         super().__init__(Input(df, *columns, shape, max_parallelism, key_names=plain))
 
     def process(

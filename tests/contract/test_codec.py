@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keystate._codec import Misfit, Shape, codec, struct_codec
+from keystate._codec import NOT_GIVEN, Misfit, PackedRows, Shape, codec, struct_codec
 from keystate._codec.beyond import BeyondPython
 from keystate._codec.evolution import read_as
 from keystate._codec.times import TimestampCodec
@@ -469,6 +469,26 @@ def test_times_that_python_has_not_are_kept_as_they_are(
     for wrong in (other, STRING, LONG):
         with pytest.raises(Misfit):
             codec(wrong).as_read(first.until)
+
+
+def test_a_column_whose_type_has_no_python_value() -> None:
+    absent = T.StructField("v", T.BooleanType(), True, {NOT_GIVEN: "variant"})
+    of = struct_codec(T.StructType([T.StructField("k", LONG), absent, T.StructField("s", STRING)]))
+    sent = pa.StructArray.from_arrays(
+        [pa.array([1]), pa.nulls(1, pa.bool_()), pa.array(["x"])], fields=list(of.arrow)
+    )
+    (row,) = of.decode(sent)
+    packed = PackedRows(struct_codec(ddl(k=LONG, v=T.BooleanType(), s=STRING)))
+    assert (row.k, row.s, repr(row.v)) == (1, "x", "<variant>")
+    assert of.encode([row]) == of.encode([of.as_read(row)]) == sent
+    read = PackedRows(of).read(packed.write((1, None, "x")), 0)
+    assert (read.k, read.s, repr(read.v)) == (1, "x", "<variant>")
+    uses: list[Callable[[Any], Any]] = [str, bool, list, len, hash, lambda v: v["a"], lambda v: v.a]
+    for use in (*uses, lambda v: v == 1, lambda v: v != "x", lambda v: v < 1, lambda v: f"{v}"):
+        with pytest.raises(TypeError, match="column 'v' is of type variant, which has no Python"):
+            use(row.v)
+    with pytest.raises(Misfit, match="expected variant at field 'v'"):
+        of.as_read((1, True, "x"))
 
 
 def test_null_maps_of_an_older_type() -> None:

@@ -12,17 +12,21 @@ from typing import Any
 import keystate
 import pytest
 from keystate import (
+    AsyncKeyedProcessFunction,
     CheckpointedFunction,
     DeclarationError,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
+    OutputTag,
     StateTtlConfig,
     StateTypeError,
     ValueStateDescriptor,
 )
 from keystate._spec import resolve_state
 from keystate.testing import KeyedProcessHarness
+from keystate.windows import ProcessWindowFunction
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import types as T
 
@@ -242,3 +246,86 @@ def test_dataclasses_are_plain_to_users() -> None:
     codec = spec.value_codec()
     values = [Value(Key(1, ("x",))), Value(Key(2), 3, [Key(4)])]
     assert codec.decode(codec.encode(values)) == values
+
+
+WITHOUT_VALUES = (
+    "SELECT id % 2 AS k, parse_json('{\"a\": 1}') AS v, interval '1' year AS y, "
+    "array(parse_json('2')) AS vs, id FROM range(4)"
+)
+
+
+def look(row: Any, ctx: Any) -> Any:
+    assert (row.k, row[4], len(row)) == (row.id % 2, row.id, 5)
+    yield row.id
+
+
+def test_columns_without_python_values_are_no_obstacle(spark: Any) -> None:
+    rows = spark.sql(WITHOUT_VALUES)
+    keyed, plain = keystate.keyed(rows, "k"), keystate.stream(rows)
+    batches = lambda batch, ctx: {"id": batch.rows["id"]}  # noqa: E731
+    made = [
+        keyed.process(look, "id long"),
+        keyed.map(lambda row: row.id, "id long"),
+        keyed.process_batches(batches, "id long"),
+        plain.flat_map(lambda row: [row.id], "id long"),
+        keyed.process(Late(), "id long"),
+        keyed.connect(keyed).process(OfTwo(), "id long").distinct(),
+    ]
+    for df in made:
+        assert sorted(row.id for row in df.collect()) == [0, 1, 2, 3]
+
+
+class Late(AsyncKeyedProcessFunction):
+    async def process_element(self, row: Any, ctx: Any) -> Any:
+        yield row.id
+
+
+class All(ProcessWindowFunction):
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        yield len(elements)
+
+
+class OfTwo(KeyedCoProcessFunction):
+    def process_element1(self, row: Any, ctx: Any) -> Any:
+        yield row.id
+
+    process_element2 = process_element1
+
+
+@pytest.mark.parametrize(
+    "look, message",
+    [
+        (lambda row: str(row.v), "column 'v' is of type variant, which has no Python value"),
+        (lambda row: row.v["a"], "column 'v' is of type variant, which has no Python value"),
+        (lambda row: row.y > 1, "column 'y' is of type interval year, which has no Python value"),
+        (lambda row: list(row.vs), "column 'vs' is of type array<variant>, which has no Python"),
+        (lambda row: row.v, "expected string at field 's', got NotGiven <variant>"),
+    ],
+)
+def test_a_function_that_looks_at_them(spark: Any, look: Any, message: str) -> None:
+    rows = spark.sql(WITHOUT_VALUES)
+    dead = OutputTag("dead", keystate.dead_letter_schema())
+    keyed = keystate.keyed(rows, "k")
+    with pytest.raises(PythonException, match=f"(?s){message}"):
+        keyed.map(look, "s string").collect()
+    letters = keyed.map(look, "s string", on_error=keystate.dead_letters(dead)).side_output(dead)
+    found = letters.collect()
+    assert len(found) == 4
+    assert all(message in letter.message for letter in found)
+    assert '"v": null' in found[0].row
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda df: keystate.keyed(df, "v").map(lambda row: 1, "n long"),
+        lambda df: keystate.keyed(df, "k").filter(lambda row: True),
+        lambda df: keystate.keyed(df, "k").reduce(lambda a, b: a),
+        lambda df: keystate.keyed(df, "k").count_window(2).reduce(lambda a, b: a),
+        lambda df: keystate.keyed(df, "k").count_window(2).process(All(), "n long"),
+        lambda df: keystate.keyed(df, "k").process(look, df.schema),
+    ],
+)
+def test_where_values_are_needed_they_are_refused(spark: Any, make: Any) -> None:
+    with pytest.raises(DeclarationError, match="type variant is not supported"):
+        make(spark.sql(WITHOUT_VALUES))

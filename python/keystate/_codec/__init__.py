@@ -10,15 +10,19 @@ from keystate._codec.base import Codec, Shape, offsets
 from keystate._codec.beyond import BeyondPython
 from keystate._codec.factory import codec, struct_codec
 from keystate._codec.misfits import Misfit, TooLarge, shorten
+from keystate._codec.not_given import TYPE as NOT_GIVEN
+from keystate._codec.not_given import NotGiven
 from keystate._codec.packed import NOT_PACKED, PackedRows, packed_reader
 from keystate._codec.rows import hashable
 from keystate._codec.structs import StructCodec
 
 __all__ = [
+    "NOT_GIVEN",
     "NOT_PACKED",
     "BeyondPython",
     "Codec",
     "Misfit",
+    "NotGiven",
     "PackedRows",
     "Shape",
     "StructCodec",

@@ -11,6 +11,8 @@ from pyspark.sql import types as T
 
 from keystate._codec.base import PLAIN, Codec, Shape
 from keystate._codec.nested import ArrayCodec, MapCodec
+from keystate._codec.not_given import TYPE as NOT_GIVEN
+from keystate._codec.not_given import NotGivenCodec
 from keystate._codec.numeric import DecimalCodec, FloatCodec, IntegerCodec
 from keystate._codec.structs import StructCodec
 from keystate._codec.text import BinaryCodec, StringCodec
@@ -63,6 +65,10 @@ def codec(data_type: T.DataType, shape: Shape | None = None) -> Codec:
 
 def struct_codec(data_type: T.StructType, shape: Shape = PLAIN) -> StructCodec:
     """The codec of a struct, or of rows."""
-    types = [field.dataType for field in data_type.fields]
-    fields = [codec(kind, shape.part(i)) for i, kind in enumerate(types)]
+    fields = [
+        NotGivenCodec(field.name, field.metadata[NOT_GIVEN])
+        if NOT_GIVEN in field.metadata
+        else codec(field.dataType, shape.part(i))
+        for i, field in enumerate(data_type.fields)
+    ]
     return StructCodec(data_type, shape, fields)

@@ -15,6 +15,7 @@ from pyspark.sql import types as T
 
 from keystate._codec.base import Codec
 from keystate._codec.factory import struct_codec
+from keystate._codec.not_given import NotGivenCodec
 from keystate._codec.structs import StructCodec
 
 _FIXED: dict[type[T.DataType], str] = {
@@ -53,6 +54,7 @@ class PackedRows:
         scope: dict[str, Any] = {
             "make": self._codec.make,
             "as_read": self._codec.as_read,
+            "absent": self._codec.fields,
             "unpack": self._format.unpack_from,
             "pack": self._format.pack,
             **{f"local{i}": getattr(f, "local", None) for i, f in enumerate(self._codec.fields)},
@@ -78,6 +80,8 @@ class PackedRows:
                 lines.append(f" v{i} = local{i}(v{i})")
         lines.append(" if nulls:")
         lines += [f"  if nulls & {1 << i}: v{i} = None" for i in range(len(self._kinds))]
+        absent = [i for i, f in enumerate(self._codec.fields) if isinstance(f, NotGivenCodec)]
+        lines += [f" v{i} = absent[{i}].value" for i in absent]
         values = "".join(f"v{i}, " for i in range(len(self._kinds)))
         return [*lines, f" return make(({values}))"]
 

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import Column
 
 from keystate._operators.declared import Input, Operator, Right, Side, same_types
+from keystate._operators.given import given
 from keystate._operators.plans import co_plan
 from keystate._operators.typed import output_schema_of
 from keystate._worker.calls.plan import FunctionPlan
@@ -162,7 +163,7 @@ class ConnectedStreams:
         late_output: LateOutput,
         event_time: EventTime = None,
     ) -> ResultDataFrame:
-        inputs = self._first, self._second
+        inputs = given(self._first, plan.style), given(self._second, plan.style)
         times = _both("event_time", "a column that both inputs have", event_time)
         late = _both("late_output", "an OutputTag for both inputs", late_output)
         merge = _merged_by(ordered_by, *inputs)

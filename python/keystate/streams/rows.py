@@ -10,6 +10,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from keystate._jvm import bridge
 from keystate._operators.declared import Input, Operator, Right
+from keystate._operators.given import given
 from keystate._operators.plans import make_plan
 from keystate._operators.typed import output_schema_of
 from keystate._type_variables import ROW
@@ -162,7 +163,7 @@ class RowStream(Generic[ROW]):
         return applied(
             Operator(
                 plan=dataclasses.replace(plan, dead_letters=policy_of(on_error)),
-                rows=self._input.timed(event_time, late_output),
+                rows=given(self._input, plan.style).timed(event_time, late_output),
                 output_schema=output_schema,
                 right=right,
                 name=name,

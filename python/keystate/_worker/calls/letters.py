@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import BeyondPython, shorten
+from keystate._codec import BeyondPython, NotGiven, shorten
 from keystate._protocol import Control
 from keystate._spec import resolve_schema
 from keystate._types.plain import to_json
@@ -204,7 +204,7 @@ def to_text(value: Any, data_type: T.DataType) -> str:
 
 
 def _json(value: Any, data_type: T.DataType) -> Any:
-    if value is None:
+    if value is None or type(value) is NotGiven:
         return None
     if isinstance(data_type, T.StructType):
         return {f.name: _json(part, f.dataType) for f, part in zip(data_type, value)}

@@ -21,8 +21,9 @@ AS_BEFORE = {ON_RESTART: "off"}
 #: After this many seconds without an end or a micro-batch a query is taken to run.
 SURE_SECONDS = 30.0
 
-# Settings are the session's, so queries start one after the other.
-_starting = threading.Lock()
+# Settings are the session's, so queries start one after the other. What starts a query here may be
+# `keystate.elastic`, which starts it here too.
+_starting = threading.RLock()
 
 
 def begin(spark: SparkSession, settings: Mapping[str, str], start: Callable[[], Any]) -> Any:

@@ -8,7 +8,14 @@ from typing import Any
 
 import keystate
 import pytest
-from keystate import Canary, CheckpointError, ConfigurationError, ValueStateDescriptor, admin
+from keystate import (
+    Canary,
+    CheckpointError,
+    ConfigurationError,
+    ElasticQuery,
+    ValueStateDescriptor,
+    admin,
+)
 from keystate._canary import promotion
 from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
@@ -106,6 +113,32 @@ def test_new_code_goes_on(spark: Any, production: Production) -> None:
     assert left(counting) == []
     with pytest.raises(ConfigurationError, match="KEYSTATE_CANNOT_CANARY"):
         canary.promote(production.start(Count()))
+
+
+def test_an_elastic_query_is_promoted_to_an_elastic_query(
+    spark: Any, production: Production
+) -> None:
+    counting = production.counting
+    for query in spark.streams.active:
+        query.stop()
+
+    def start(fn: Any) -> Callable[[str], Any]:
+        def started(checkpoint: str) -> Any:
+            made = keystate.elastic(lambda: production.start(fn)(checkpoint), spark=spark)
+            production.running.append(made)
+            return made
+
+        return started
+
+    old = start(Count())(counting.checkpoint)
+    production.go_on(old)
+    canary = production.canary(old, Count())
+    counting.feed()
+    new = canary.promote(start(Count()), start_old=start(Count()))
+    assert isinstance(new, ElasticQuery) and canary.query is new and not old.isActive
+    production.go_on(new)
+    assert new.rescale(3).after == 3
+    production.go_on(new)
 
 
 def test_it_is_undone(spark: Any, production: Production) -> None:

@@ -325,6 +325,10 @@ class ElasticQuery:
                     try:
                         old.stop()
                     except Exception as e:
+                        took = time.monotonic() - began
+                        self._rescales.append(
+                            Rescale(before, partitions, reason, batch, took, _told(e))
+                        )
                         raise self._fail(
                             f"it was stopped for a change from {before} to {partitions} partitions "
                             f"and did not end in time: {_told(e)}"

@@ -139,6 +139,15 @@ def test_an_elastic_query_is_promoted_to_an_elastic_query(
     production.go_on(new)
     assert new.rescale(3).after == 3
     production.go_on(new)
+    # One that fails goes back to an elastic one.
+    again = production.canary(new, Count())
+    counting.feed()
+    new.processAllAvailable()
+    new.stop()
+    counting.fed.feed([(1, 3)])
+    with pytest.raises(StreamingQueryException, match="three"):
+        again.promote(start(Fails()), start_old=start(Count()))
+    assert isinstance(again.query, ElasticQuery) and again.query.isActive
 
 
 def test_it_is_undone(spark: Any, production: Production) -> None:

@@ -132,7 +132,9 @@ trait OperatorStateStore {
     */
   def getListState[T](descriptor: ListStateDescriptor[T]): ListState[T]
 
-  /** A list of which every subtask gets the elements of all subtasks when it is restored. */
+  /** A list of which every subtask gets the elements of all subtasks when it is restored. A function
+    * that has one begins anew with each micro-batch.
+    */
   def getUnionListState[T](descriptor: ListStateDescriptor[T]): ListState[T]
 }
 

@@ -37,15 +37,40 @@ class OperatorStateApiSuite extends AnyFunSuite with SessionFixture {
       }
       for (n <- Seq("1", "3", "1", "4", "3"))
         withSetting(partitions, n) {
-          // In the second batch an instance goes on with what it has.
           assert(stream.run(build(1000000))(more(7), more(6)).isEmpty)
         }
       withSetting(partitions, "2") {
         val out = stream.run(build(1))(more(40))
         assert(out.map(_.value).sorted == (0L until fed))
         assert(out.map(_.subtask).toSet == Set(0, 1))
-        assert(out.forall(emitted => emitted.restored && emitted.seen == 13))
+        assert(out.forall(emitted => emitted.restored && emitted.seen == 6))
       }
+    }
+
+  for (fails <- Seq(false, true))
+    test(s"each element is in the lists once, ${if (fails) "though a task fails" else "always"}") {
+      val stream = new Stream[Long](s"takes $fails")
+      Takes.told.clear()
+      Takes.fail.set(fails)
+      var fed = 0L
+      def run(subtasks: Int, batches: Int) = withSetting(partitions, s"$subtasks") {
+        val before = fed
+        val in = Seq.fill(batches) {
+          fed += 10
+          (fed - 10) until fed
+        }
+        val out = stream.run(_.stream.process(new Takes))(in: _*)
+        // Each element finds what all subtasks had when its micro-batch began.
+        val expected = (before until fed).map(value => Taken(value, (value / 10 * 10).toInt))
+        assert(out.sortBy(_.value) == expected)
+      }
+      run(5, 10)
+      assert(!Takes.fail.get)
+      if (!fails) {
+        val told = for (subtask <- 0 until 5; batch <- 0 until 9) yield s"$subtask $batch"
+        assert(Takes.told.asScala.toSeq.sorted == told.sorted)
+      }
+      run(3, 3)
     }
 
   test("the union lists of many subtasks are read once in a process, and not by each of them") {

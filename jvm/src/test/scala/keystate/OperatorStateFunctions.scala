@@ -44,6 +44,48 @@ class Buffer(size: Int) extends ProcessFunction[Long, Emitted] with Checkpointed
   }
 }
 
+final case class Taken(value: Long, before: Int)
+
+/** Notes each element in a union list, of which the first subtask takes all, and in one of its own;
+  * fails once when it is asked to.
+  */
+class Takes extends ProcessFunction[Long, Taken] with CheckpointedFunction with CheckpointListener {
+  @transient private var union: ListState[Long] = _
+  @transient private var split: ListState[Long] = _
+  @transient private var ofAll: Seq[Long] = _
+  @transient private var own: Seq[Long] = _
+
+  override def initializeState(context: FunctionInitializationContext): Unit = {
+    val store = context.getOperatorStateStore
+    union = store.getUnionListState(ListStateDescriptor[Long]("union"))
+    split = store.getListState(ListStateDescriptor[Long]("split"))
+    ofAll = union.get().toSeq
+  }
+
+  private def subtask = getRuntimeContext.getIndexOfThisSubtask
+
+  override def open(ctx: RuntimeContext): Unit = own = if (subtask == 0) ofAll else Nil
+
+  override def processElement(value: Long, ctx: Context, out: Collector[Taken]): Unit = {
+    if (value == 57 && Takes.fail.getAndSet(false)) throw new IllegalStateException("once")
+    own :+= value
+    split.add(value)
+    out.collect(Taken(value, ofAll.size))
+  }
+
+  override def snapshotState(context: FunctionSnapshotContext): Unit = union.update(own)
+
+  override def notifyCheckpointComplete(checkpointId: Long): Unit = {
+    Takes.told.add(s"$subtask $checkpointId")
+    ()
+  }
+}
+
+object Takes {
+  val fail = new AtomicBoolean
+  val told = new ConcurrentLinkedQueue[String]
+}
+
 /** Keyed, with a total of its subtask's own and a log of calls; fails at 13 when it is asked to. */
 class Tally
     extends KeyedProcessFunction[Long, Long, (Long, Long, Long)]

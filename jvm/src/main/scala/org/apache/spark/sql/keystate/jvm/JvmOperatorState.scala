@@ -12,6 +12,9 @@ import org.apache.spark.sql.keystate.operator.OperatorTaskContext
   * What an instance holds in its fields is state too. So each snapshot gets its own tag, which is
   * stored with it. The instance serves the next task only if that task begins with this very
   * snapshot.
+  *
+  * With a union list it serves no other task: one that began anew alone, after a failure, would take
+  * over the elements of all subtasks while the other instances went on with theirs.
   */
 private[keystate] final class JvmOperatorState(
     function: AnyRef,
@@ -20,7 +23,6 @@ private[keystate] final class JvmOperatorState(
     opening: OperatorTaskContext
 ) {
   private var tag = opening.operatorState.get.tag
-  private var snapshotOf: Option[Long] = None
   private val states = new InstanceStates(
     function,
     declared,
@@ -29,6 +31,11 @@ private[keystate] final class JvmOperatorState(
     opening.rawKeyedState
   )
 
+  private val isOfOneTask = declared.unions.nonEmpty
+
+  // What an instance is restored with was committed. Nobody else is told of it.
+  private var snapshotOf = states.getRestoredCheckpointId.filter(_ => isOfOneTask)
+
   /** Gives the function the restored state of its subtask. */
   def initialize(): Unit = states.initialize()
 
@@ -36,7 +43,8 @@ private[keystate] final class JvmOperatorState(
   def keep(): () => Unit = states.keep()
 
   /** Whether a task begins with the state that this instance has. */
-  def goesOn(context: OperatorTaskContext): Boolean = context.operatorState.get.tag == tag
+  def goesOn(context: OperatorTaskContext): Boolean =
+    !isOfOneTask && context.operatorState.get.tag == tag
 
   /** Tells the function that its last micro-batch was committed: the next one has begun. */
   def begin(context: OperatorTaskContext): Unit =

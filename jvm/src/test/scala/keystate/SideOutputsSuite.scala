@@ -210,6 +210,21 @@ class SideOutputsSuite extends AnyFunSuite with SessionFixture {
     )
   }
 
+  test("the main output alone, which is no struct") {
+    val stream = new Stream[Reading]("alone")
+    val written = ArrayBuffer.empty[String]
+    val query = stream.toDS
+      .keyBy(_.key)
+      .map((reading: Reading) => s"${reading.value}")
+      .writeOutputs((values, _) => values.collect().foreach(written += _))()
+      .option("checkpointLocation", stream.checkpoint)
+      .start()
+    stream.feed(Seq(reading(1, 3), reading(2, 4)))
+    try query.processAllAvailable()
+    finally query.stop()
+    assert(written.sorted == Seq("3", "4"))
+  }
+
   test("what is wrong") {
     def message(code: => Any): String = {
       val error = intercept[KeystateException](code)
@@ -224,6 +239,7 @@ class SideOutputsSuite extends AnyFunSuite with SessionFixture {
     assert(message(result.getSideOutput(OutputTag[Int]("Main"))).contains("Two outputs are named"))
     assert(message(result.getSideOutput(OutputTag[Int](""))).contains("needs a name"))
     assert(message(result.writeOutputs((_, _) => ())()).contains("needs a stream"))
+    assert(result.withSideOutputs().columns.toSeq == Seq("main"))
     val renamed = data.withColumnRenamed("value", "other").as[(Long, Long, Timestamp)]
     val tag: OutputTag[(Long, Long, Timestamp)] = OutputTag("late")
     val identity: FlatMapFunction[(Long, Long, Timestamp), Long] = (value, out) => out.collect(1L)

@@ -79,7 +79,7 @@ private[keystate] final class JvmFunction(
     function,
     inputs,
     key,
-    outputs.copy(side = side),
+    outputs.copy(side = Some(side)),
     states,
     operatorState,
     broadcast,

@@ -12,19 +12,16 @@ import org.apache.spark.sql.keystate.encoding.{ExactDecimals, ObjectCodec}
 /** What a JVM function emits: its main output, and the side outputs that are read.
   *
   * @param side
-  *   none if only the main output is read: then results are rows of that; else each result is a row
+  *   None if only the main output is read: then results are rows of that; else each result is a row
   *   with a struct for every output, of which one is not null
   */
 private[keystate] final case class Outputs(
     main: ExpressionEncoder[Any],
-    side: Seq[Outputs.Side] = Nil
+    side: Option[Seq[Outputs.Side]] = None
 ) {
-  def schema: StructType =
-    if (side.isEmpty) main.schema
-    else
-      StructType(
-        StructField(Outputs.Main, main.schema) +: side.map(s => StructField(s.id, s.schema))
-      )
+  def schema: StructType = side.fold(main.schema) { side =>
+    StructType(StructField(Outputs.Main, main.schema) +: side.map(s => StructField(s.id, s.schema)))
+  }
 
   /** Turns results into rows, for one thread. */
   def writer(name: Option[String]): Outputs.Writer = new Outputs.Writer(this, name)
@@ -44,10 +41,11 @@ private[keystate] object Outputs {
   }
 
   final class Writer(outputs: Outputs, name: Option[String]) {
-    private val encoders = (outputs.main +: outputs.side.map(_.encoder)).toArray
+    private val read = outputs.side.getOrElse(Nil)
+    private val encoders = (outputs.main +: read.map(_.encoder)).toArray
     private val toRow = encoders.map(ExactDecimals.serializer)
     private val indexOf =
-      outputs.side.map(_.id).zipWithIndex.map { case (id, i) => id -> (i + 1) }.toMap
+      read.map(_.id).zipWithIndex.map { case (id, i) => id -> (i + 1) }.toMap
     private val structs = new GenericInternalRow(encoders.length)
     private lazy val whole = UnsafeProjection.create(outputs.schema)
 

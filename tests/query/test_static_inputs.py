@@ -13,11 +13,15 @@ from keystate import (
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     MapStateDescriptor,
+    Time,
     ValueStateDescriptor,
     admin,
+    agg,
 )
 from keystate.session import FORMAT_KEY
+from keystate.windows import TumblingEventTimeWindows
 from pyspark.errors import StreamingQueryException
+from pyspark.sql import functions as F
 
 OUTPUT = "key long, name string, n long"
 NAMES = MapStateDescriptor("names", "long", "string")
@@ -77,8 +81,10 @@ def plain(df: Any) -> Any:
 @pytest.fixture
 def ways(spark: Any) -> dict[str, Callable[[Any], Any]]:
     """The queries with a static input, by what that is."""
-    table = spark.createDataFrame([(1, "Ann")], "key long, name string")
+    return ways_of(spark.createDataFrame([(1, "Ann")], "key long, name string"))
 
+
+def ways_of(table: Any) -> dict[str, Callable[[Any], Any]]:
     def connected(df: Any, fn: Any = None) -> Any:
         streams = keystate.keyed(df, "key").connect(keystate.keyed(table, "key"))
         return streams.process(fn or Two(), OUTPUT)
@@ -167,3 +173,100 @@ def test_initial_state_is_not_for_a_checkpoint_with_a_past(
     fed = stream("key long")
     assert ran(fed, plain) == [(1, "", 1)]
     assert ran(fed, ways["initial"]) == [(1, "", 2)]
+
+
+def passes(row: Any, ctx: Any) -> Any:
+    yield row.key, row.name
+
+
+class PassesBoth(KeyedCoProcessFunction):
+    def process_element1(self, row: Any, ctx: Any) -> Any:
+        yield row.key, row.name
+
+    def process_element2(self, row: Any, ctx: Any) -> Any:
+        return []
+
+
+class PassesAll(KeyedBroadcastProcessFunction):
+    def process_broadcast_element(self, row: Any, ctx: Any) -> Any:
+        return []
+
+    def process_element(self, row: Any, ctx: Any) -> Any:
+        yield row.key, row.name
+
+
+def made_by_operators(spark: Any) -> dict[str, Any]:
+    """A table with a name for the key 1, by what has made it."""
+    rows = spark.sql(
+        "SELECT id AS key, 'Ann' AS name, timestamp_seconds(60) AS at FROM range(1, 2)"
+    )
+    keyed, schema = keystate.keyed(rows, "key"), "key long, name string"
+    windows = keyed.window(TumblingEventTimeWindows.of(Time.minutes(1)), event_time="at")
+    told = keystate.broadcast(rows, NAMES)
+    cached = keyed.process(passes, schema).cache()
+    assert cached.count() == 1
+    return {
+        "process": keyed.process(passes, schema),
+        "aggregate": keyed.aggregate(agg.max("name").alias("name")),
+        "windows": windows.aggregate(agg.max("name").alias("name")).select("key", "name"),
+        "connect": keyed.connect(keystate.keyed(rows, "key")).process(PassesBoth(), schema),
+        "broadcast": keyed.connect(told).process(PassesAll(), schema),
+        "without keys": keystate.stream(rows).process(passes, schema),
+        "cached": cached,
+    }
+
+
+def joined(table: Any) -> Callable[[Any], Any]:
+    n = F.lit(0).cast("long").alias("n")
+    return lambda df: df.join(table, "key").select("key", "name", n)
+
+
+def joined_and_keyed(table: Any) -> Callable[[Any], Any]:
+    class Counts(KeyedProcessFunction):
+        def open(self, ctx: Any) -> None:
+            self.n = ctx.get_state(COUNT)
+
+        def process_element(self, row: Any, ctx: Any) -> Any:
+            self.n.update(self.n.value() + 1)
+            yield row.key, row.name, self.n.value()
+
+    return lambda df: keystate.keyed(df.join(table, "key"), "key").process(Counts(), OUTPUT)
+
+
+MADE = ["process", "aggregate", "windows", "connect", "broadcast", "without keys", "cached"]
+USES = ["joined", "joined and keyed", "connected", "broadcast", "initial"]
+
+
+@pytest.mark.parametrize(
+    ("use", "sink", "made"),
+    [
+        (use, sink, MADE[(2 * i + j) % len(MADE)])
+        for i, use in enumerate(USES)
+        for j, sink in enumerate(("foreachBatch", "parquet"))
+    ],
+)
+def test_a_table_that_an_operator_made(
+    spark: Any, stream: Any, settings: Any, tmp_path: Path, use: str, sink: str, made: str
+) -> None:
+    """It takes no part in the stream's state: it has no number there, and nothing to commit."""
+    table = made_by_operators(spark)[made]
+    ways = {"joined": joined(table), "joined and keyed": joined_and_keyed(table), **ways_of(table)}
+    fed, out = stream("key long"), str(tmp_path / "out")
+
+    def run() -> list[Any]:
+        fed.feed([(1,)], [(1,)])
+        if sink == "foreachBatch":
+            return [tuple(row) for row in fed.run(ways[use])]
+        writer = ways[use](fed.source()).writeStream.format("parquet").option("path", out)
+        writer = writer.option("checkpointLocation", str(fed.checkpoint))
+        writer.trigger(availableNow=True).start().awaitTermination()
+        return sorted(map(tuple, spark.read.parquet(out).collect()))[-2:]
+
+    for i, partitions in enumerate((2, 2, 3)):
+        settings(**{"spark.sql.shuffle.partitions": str(partitions)})
+        counts = (0, 0) if use == "joined" else (2 * i + 1, 2 * i + 2)
+        assert run() == [(1, "Ann", n) for n in counts]
+    state = Path(fed.checkpoint, "state")
+    operators = [] if use == "joined" else ["0"]
+    assert [path.name for path in state.glob("[0-9]*")] == operators
+    spark.catalog.clearCache()

@@ -13,6 +13,7 @@ import org.json4s.{DefaultFormats, Formats, JObject}
 
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.internal.SQLConf
 
 import keystate.errors.{DamagedFileException, KeystateErrors}
 import keystate.files.Crc32c
@@ -47,8 +48,8 @@ private[keystate] object OperatorRecord {
   private val Checksum = "crc32c"
   private val KeptInMemory = 1000
 
-  /** Locations of batch queries, and of plans that Spark makes of a stream only to explain them. */
-  private val NoCheckpoint = Set("", "<unknown>")
+  /** The location in plans that Spark makes of a stream only to explain them. */
+  private val NoCheckpoint = "<unknown>"
 
   /** Records that were read, by run, operator and wanted max parallelism. Spark plans an operator
     * anew for each micro-batch, but a record is read once in a query's run.
@@ -56,16 +57,21 @@ private[keystate] object OperatorRecord {
   private val known: JMap[(String, Long, Option[Int]), OperatorRecord] =
     Recent.map(KeptInMemory)
 
+  /** The max parallelism that the operator or the session asks for. */
+  def wanted(spec: OperatorSpec, conf: SQLConf): Option[Int] = {
+    val wanted = spec.maxParallelism.orElse(Settings.MaxParallelism.in(StoreConfig.in(conf)))
+    wanted.foreach(KeyGroups.checkMaxParallelism)
+    wanted
+  }
+
   /** The checkpoint's record. If this is the operator's first micro-batch, it is written now. */
   def resolve(
       info: StatefulOperatorStateInfo,
       spec: OperatorSpec,
       session: SparkSession
   ): OperatorRecord = {
-    val conf = session.sessionState.conf
-    val wanted = spec.maxParallelism.orElse(Settings.MaxParallelism.in(StoreConfig.in(conf)))
-    wanted.foreach(KeyGroups.checkMaxParallelism)
-    if (NoCheckpoint(info.checkpointLocation))
+    val wanted = this.wanted(spec, session.sessionState.conf)
+    if (info.checkpointLocation == NoCheckpoint)
       OperatorRecord(wanted.getOrElse(default(info)))
     else {
       val location = s"${info.checkpointLocation}/${info.operatorId}"

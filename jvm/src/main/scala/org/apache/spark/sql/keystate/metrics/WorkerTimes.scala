@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.operator
+package org.apache.spark.sql.keystate.metrics
 
 import org.apache.spark.sql.execution.metric.SQLMetric
 

@@ -8,10 +8,7 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeSet, SortOrder}
-import org.apache.spark.sql.catalyst.plans.physical.{
-  BroadcastDistribution, ClusteredDistribution, Distribution, IdentityBroadcastMode,
-  StatefulOpClusteredDistribution, UnspecifiedDistribution
-}
+import org.apache.spark.sql.catalyst.plans.physical.{Distribution, StatefulOpClusteredDistribution}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.streaming.operators.stateful.transformwithstate.{
   TransformWithStateExec, TransformWithStateOperatorProperties, TransformWithStateVariableInfo
@@ -23,7 +20,7 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan}
 import org.apache.spark.sql.streaming.{StateOperatorProgress, TimeMode => SparkTimeMode}
 import org.apache.spark.sql.types.{BinaryType, StructType}
-import org.apache.spark.util.{AccumulatorV2, CollectionAccumulator}
+import org.apache.spark.util.CollectionAccumulator
 
 import keystate.backend.StateFamily
 import keystate.errors.KeystateErrors
@@ -33,7 +30,7 @@ import org.apache.spark.sql.keystate.metadata.{
   OperatorRecord, RecordedStates, SparkStateSchema, StateChanges, StaticInputs, UndeclaredStates
 }
 import org.apache.spark.sql.keystate.metrics.{
-  LastSamples, MetricValues, SampledKeys, SubtaskReports
+  EarliestTime, LastSamples, MetricValues, SampledKeys, SubtaskReports, WorkerTimes
 }
 import org.apache.spark.sql.keystate.shim.TransformWithStateShim
 import org.apache.spark.sql.keystate.size.{BeforeCommit, Budget, SizeWatch, StateSizes}
@@ -42,7 +39,7 @@ import org.apache.spark.sql.keystate.spec.{
 }
 import org.apache.spark.sql.keystate.store.StoreConfig
 
-/** Runs a keyed function over its partition of the keys, with the state in Keystate's store.
+/** Runs a stream's function over its partition of the keys, with the state in Keystate's store.
   *
   * Relies on `IncrementalExecution`, which gives state info, watermarks and batch times only to
   * operators that it knows. So this class extends one of them. Spark matches it as
@@ -70,13 +67,14 @@ private[keystate] class KeyedProcessExec(
     val spec: OperatorSpec,
     val order: Seq[SortOrder],
     val side: Option[RightSide]
-) extends TransformWithStateShim(base) {
+) extends TransformWithStateShim(base)
+    with FunctionExec {
   import KeyedProcessExec._
 
   override protected def withBase(base: TransformWithStateExec): TransformWithStateExec = {
     val unread = base.initialState
     // Spark tells the operator its number.
-    if (isStreaming && stateInfo.isEmpty) base.stateInfo.foreach(QueryOperators.check(_, session))
+    if (stateInfo.isEmpty) base.stateInfo.foreach(QueryOperators.check(_, session))
     new KeyedProcessExec(
       if (readsRightIn(base.stateInfo)) base
       else base.copy(initialState = LocalTableScanExec(unread.output, Nil, None)),
@@ -108,9 +106,7 @@ private[keystate] class KeyedProcessExec(
     info.forall(StaticInputs.reads(side.name, _, session.sessionState.newHadoopConf()))
   }
 
-  private def readsRight: Boolean = readsRightIn(stateInfo)
-
-  private val keyedSide: Option[KeyedSide] = side.collect { case keyed: KeyedSide => keyed }
+  override protected def readsRight: Boolean = readsRightIn(stateInfo)
 
   /** Keeps both children. The base drops the right one after the first micro-batch. */
   override protected def withNewChildrenInternal(
@@ -118,52 +114,25 @@ private[keystate] class KeyedProcessExec(
       newRight: SparkPlan
   ): TransformWithStateExec = copy(child = newLeft, initialState = newRight)
 
-  private def toAllSubtasks = BroadcastDistribution(IdentityBroadcastMode)
-
   /** A stream's rows go to the subtask that owns their key group; without keys they are spread over
-    * the subtasks. A batch query keeps no state, so any partitioning by key will do, also an
-    * existing one.
+    * the subtasks.
     */
   override def requiredChildDistribution: Seq[Distribution] = {
     val rows =
-      if (isStreaming && groupingAttributes.isEmpty) {
+      if (groupingAttributes.nonEmpty) byKey(groupingAttributes)
+      else {
         val parallelism = getStateInfo.numPartitions
-        StatefulOpClusteredDistribution(
-          Seq(Routing.spreading(dataAttributes, parallelism)),
-          parallelism
-        )
-      } else if (groupingAttributes.isEmpty)
-        UnspecifiedDistribution
-      else byKey(groupingAttributes)
-    Seq(
-      rows,
-      side.filter(_ => readsRight) match {
-        case Some(keyed: KeyedSide) => byKey(keyed.keys)
-        case Some(_: BroadcastSide) => toAllSubtasks
-        case None => UnspecifiedDistribution
+        val label = Routing.spreading(dataAttributes, parallelism)
+        StatefulOpClusteredDistribution(Seq(label), parallelism)
       }
-    )
+    Seq(rows, ofRight)
   }
 
-  private def byKey(keys: Seq[Attribute]): Distribution =
-    if (isStreaming) {
-      val parallelism = getStateInfo.numPartitions
-      val label = Routing.routing(Routing.normalized(keys), parallelism, record.maxParallelism)
-      StatefulOpClusteredDistribution(Seq(label), parallelism)
-    } else ClusteredDistribution(keys)
-
-  /** Rows need not be sorted by key, because a function finds its states for every row. If the
-    * user asks for an order, that of all rows of a task is that of each key's rows too. To sort by
-    * one column is cheaper than by key and column.
-    */
-  override def requiredChildOrdering: Seq[Seq[SortOrder]] =
-    Seq(order, keyedSide.filter(_ => readsRight).fold(Seq.empty[SortOrder])(_.order))
-
-  private def operatorInputs: OperatorInputs = OperatorInputs(
-    InputColumns(child.output, dataAttributes, groupingAttributes),
-    order,
-    keyedSide.map(initialState.output -> _)
-  )
+  override protected def byKey(keys: Seq[Attribute]): Distribution = {
+    val parallelism = getStateInfo.numPartitions
+    val label = Routing.routing(Routing.normalized(keys), parallelism, record.maxParallelism)
+    StatefulOpClusteredDistribution(Seq(label), parallelism)
+  }
 
   private def keyColumns: Seq[Attribute] = operatorInputs.keys
 
@@ -174,7 +143,7 @@ private[keystate] class KeyedProcessExec(
   @transient private lazy val recorded: Seq[StateFamily] =
     RecordedStates.read(getStateInfo, checkpointIds.head, session.sessionState.newHadoopConf())
 
-  private def purges = isStreaming && RecordedStates.purges(conf)
+  private def purges = RecordedStates.purges(conf)
 
   @transient private lazy val states = {
     val kept = if (purges) Nil else RecordedStates.removed(recorded, spec)
@@ -289,71 +258,34 @@ private[keystate] class KeyedProcessExec(
       .filter(_ > 0)
       .map(OperatorTasks.KeySampling(_, registered(new SubtaskReports[SampledKeys])))
 
-  private def registered[A <: AccumulatorV2[_, _]](accumulator: A): A = {
-    session.sparkContext.register(accumulator)
-    accumulator
+  override protected def doExecute(): RDD[InternalRow] = {
+    checkProvider()
+    if (budget.nonEmpty)
+      BeforeCommit.put(checkpoint, getStateInfo.operatorId, getStateInfo.storeVersion) {
+        sizeWatch.check()
+      }
+    if (inRealTime) RealTimeChecks.ofOperatorsBelow(child)
+    val keySchema =
+      if (groupingAttributes.isEmpty) DummyKeySchema
+      else DataTypeUtils.fromAttributes(keyColumns)
+    val tasks = this.tasks()
+    inputs()
+      .mapPartitionsWithStateStore[InternalRow](
+        getStateInfo,
+        keySchema,
+        DUMMY_VALUE_ROW_SCHEMA,
+        NoPrefixKeyStateEncoderSpec(keySchema),
+        session.sessionState,
+        Some(session.streams.stateStoreCoordinator),
+        useColumnFamilies = true,
+        extraOptions = Map(
+          Settings.MaxParallelism.key -> record.maxParallelism.toString,
+          Settings.Parallelism.key -> getStateInfo.numPartitions.toString
+        )
+      )(processStream(tasks))
   }
 
-  override protected def doExecute(): RDD[InternalRow] =
-    if (isStreaming) {
-      checkProvider()
-      if (budget.nonEmpty)
-        BeforeCommit.put(checkpoint, getStateInfo.operatorId, getStateInfo.storeVersion) {
-          sizeWatch.check()
-        }
-      if (inRealTime) RealTimeChecks.ofOperatorsBelow(child)
-      val keySchema =
-        if (groupingAttributes.isEmpty) DummyKeySchema
-        else DataTypeUtils.fromAttributes(keyColumns)
-      val tasks = tasksOf(record.maxParallelism)
-      inputs()
-        .mapPartitionsWithStateStore[InternalRow](
-          getStateInfo,
-          keySchema,
-          DUMMY_VALUE_ROW_SCHEMA,
-          NoPrefixKeyStateEncoderSpec(keySchema),
-          session.sessionState,
-          Some(session.streams.stateStoreCoordinator),
-          useColumnFamilies = true,
-          extraOptions = Map(
-            Settings.MaxParallelism.key -> record.maxParallelism.toString,
-            Settings.Parallelism.key -> getStateInfo.numPartitions.toString
-          )
-        )(processStream(tasks))
-    } else {
-      Settings.check(StoreConfig.in(conf))
-      val tasks = tasksOf(spec.maxParallelism.getOrElse(record.maxParallelism))
-      val partitions = inputs()
-      val parallelism = partitions.getNumPartitions
-      partitions.mapPartitionsWithIndexInternal((index, inputs) =>
-        tasks.processBatch(index, parallelism, inputs.next())
-      )
-    }
-
-  /** For each task one element: the rows of each input. Both children have the same partitions. The
-    * iterators never leave their task.
-    *
-    * Relies on `mapPartitionsInternal`, which does not clean closures, as Spark's operators do.
-    * Cleaning parses this class, in each micro-batch.
-    */
-  private def inputs(): RDD[Seq[Iterator[InternalRow]]] = keyedSide match {
-    case None =>
-      child
-        .execute()
-        .mapPartitionsInternal((rows: Iterator[InternalRow]) => Iterator.single(Seq(rows)))
-    case Some(keyed) =>
-      val rightIsFirst = keyed.isFirst
-      if (readsRight)
-        child.execute().zipPartitions(initialState.execute()) { (left, right) =>
-          Iterator.single(OperatorInputs.byIndex(left, right, rightIsFirst))
-        }
-      else
-        child.execute().mapPartitionsInternal { (left: Iterator[InternalRow]) =>
-          Iterator.single(OperatorInputs.byIndex(left, Iterator.empty[InternalRow], rightIsFirst))
-        }
-  }
-
-  private def tasksOf(maxParallelism: Int): OperatorTasks = {
+  private def tasks(): OperatorTasks = {
     val byWatermark = timeMode == SparkTimeMode.EventTime()
     val inputs = operatorInputs
     new OperatorTasks(
@@ -363,7 +295,7 @@ private[keystate] class KeyedProcessExec(
       inputs.rowOrder,
       OperatorTasks.StoredState(
         getStateInfo,
-        maxParallelism,
+        record.maxParallelism,
         checkpointIds,
         purges,
         side.filter(_.once && readsRight).map(_.name)
@@ -389,7 +321,7 @@ private[keystate] class KeyedProcessExec(
         Option.when(checkBroadcast)(digests),
         budget.map(_ => sizes)
       ),
-      if (isStreaming && groupingAttributes.nonEmpty) forgets() else None
+      if (groupingAttributes.nonEmpty) forgets() else None
     )
   }
 
@@ -434,15 +366,6 @@ private[keystate] class KeyedProcessExec(
     ),
     eventTimeWatermarkForLateEvents
   )
-
-  /** The broadcast elements, collected once for an execution in the order of the right child's
-    * partitions. So every subtask, and every attempt of a task, sees the same.
-    */
-  private def broadcastElements(): Option[OperatorTasks.Elements] =
-    side.filter(_ => readsRight).collect { case broadcast: BroadcastSide =>
-      val rows = initialState.executeBroadcast[Array[InternalRow]]()
-      new OperatorTasks.Elements(broadcast.columns, initialState.output, rows)
-    }
 
   /** The ids of the partitions' version files that the micro-batch begins with. Each is None with
     * checkpoint format v1.

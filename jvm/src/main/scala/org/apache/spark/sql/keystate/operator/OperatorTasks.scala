@@ -24,7 +24,9 @@ import keystate.settings.Settings
 import keystate.ttl.Expiry
 import org.apache.spark.sql.keystate.forget.TaskForgets
 import org.apache.spark.sql.keystate.metadata.{RecordedStates, StaticInputs}
-import org.apache.spark.sql.keystate.metrics.{KeyCounter, MetricValues, SampledKeys, SubtaskReports}
+import org.apache.spark.sql.keystate.metrics.{
+  EarliestTime, KeyCounter, MetricValues, SampledKeys, SubtaskReports
+}
 import org.apache.spark.sql.keystate.size.StateSizes
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
 import org.apache.spark.sql.keystate.state.{StateSweeps, Timer}

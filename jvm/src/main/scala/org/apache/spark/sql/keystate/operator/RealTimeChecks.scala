@@ -41,5 +41,5 @@ private[operator] object RealTimeChecks {
     * see `RealTimeSession`; it knows nothing of Keystate's operators.
     */
   def ofOperatorsBelow(child: SparkPlan): Unit =
-    RealTimeMode.checkOperators(child.transform { case other: KeyedProcessExec => other.child })
+    RealTimeMode.checkOperators(child.transform { case own: FunctionExec => own.left })
 }

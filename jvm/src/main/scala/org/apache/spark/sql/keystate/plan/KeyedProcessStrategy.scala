@@ -8,7 +8,7 @@ import org.apache.spark.sql.streaming.{OutputMode, TimeMode => SparkTimeMode}
 import org.apache.spark.sql.types.NullType
 
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.operator.KeyedProcessExec
+import org.apache.spark.sql.keystate.operator.{KeyedBatchExec, KeyedProcessExec}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, TimeMode}
 
 /** Plans what is in this package, in streams and in batch queries. */
@@ -22,12 +22,29 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
     case _ => Nil
   }
 
-  private def exec(process: KeyedProcess): KeyedProcessExec = {
+  private def exec(process: KeyedProcess): SparkPlan =
+    if (process.left.isStreaming) ofStream(process) else ofBatch(process)
+
+  private def ofBatch(process: KeyedProcess): KeyedBatchExec = {
     import process.{function, left, other, output, right, rows, spec}
-    val streaming = left.isStreaming
-    val mode = timeMode(process)
-    // Made by Spark, so that its parameters, which differ between versions, stand nowhere here. A
-    // batch query has no checkpoint. In a stream `IncrementalExecution` fills in what is taken out.
+    KeyedBatchExec(
+      function,
+      spec,
+      output,
+      rows.keys,
+      rows.columns,
+      rows.order,
+      other.map(_.side(once = false)),
+      System.currentTimeMillis,
+      planLater(left),
+      planLater(right)
+    )
+  }
+
+  private def ofStream(process: KeyedProcess): KeyedProcessExec = {
+    import process.{function, left, other, output, right, rows, spec}
+    // Made by Spark, so that its parameters, which differ between versions, stand nowhere here.
+    // `IncrementalExecution` fills in what is taken out.
     val ofBatch = TransformWithStateExec
       .generateSparkPlanForBatchQueries(
         keyDeserializer = NoExpression,
@@ -35,7 +52,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
         groupingAttributes = rows.keys,
         dataAttributes = rows.columns,
         statefulProcessor = null,
-        mode,
+        timeMode(process),
         // Only Spark's metadata uses this: whatever the mode, the function decides what it emits.
         OutputMode.Update(),
         keyEncoder = null,
@@ -48,10 +65,8 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
         initialState = planLater(right)
       )
       .asInstanceOf[TransformWithStateExec]
-    val base =
-      if (!streaming) ofBatch
-      else ofBatch.copy(isStreaming = true, stateInfo = None, batchTimestampMs = None)
-    val side = other.map(_.side(once = streaming && !right.isStreaming))
+    val base = ofBatch.copy(isStreaming = true, stateInfo = None, batchTimestampMs = None)
+    val side = other.map(_.side(once = !right.isStreaming))
     new KeyedProcessExec(base, output, function, spec, rows.order, side)
   }
 

@@ -4,7 +4,7 @@ import java.lang.{Long => JLong}
 
 import org.apache.spark.sql.streaming.StateOperatorProgress
 
-import org.apache.spark.sql.keystate.operator.WorkerTimes
+import org.apache.spark.sql.keystate.metrics.WorkerTimes
 
 /** Where the time of an operator's tasks went in a micro-batch, added up over all of them, in ms.
   *

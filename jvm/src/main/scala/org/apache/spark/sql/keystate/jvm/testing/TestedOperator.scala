@@ -26,9 +26,10 @@ import keystate.{OutputTag, TimeDomain}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs, SideOutputs}
 import org.apache.spark.sql.keystate.metadata.StaticInputs
+import org.apache.spark.sql.keystate.metrics.EarliestTime
 import org.apache.spark.sql.keystate.operator.{
-  BroadcastInput, EarliestTime, InputColumns, InputReader, KeyedSide, OperatorColumns,
-  OperatorInputs, OperatorTasks, RightSide
+  BroadcastInput, InputColumns, InputReader, KeyedSide, OperatorColumns, OperatorInputs,
+  OperatorTasks, RightSide
 }
 import org.apache.spark.sql.keystate.plan.{KeyedProcess, KeyedProcessStrategy, RightRole}
 import org.apache.spark.sql.keystate.spec.{OwnFamilies, SchemaEvolution}

@@ -16,7 +16,8 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.unsafe.types.UTF8String
 import org.apache.spark.{SparkEnv, TaskContext, TaskContextImpl, TaskKilledException}
 
-import org.apache.spark.sql.keystate.operator.{EarliestTime, InTurn, OperatorTasks}
+import org.apache.spark.sql.keystate.metrics.EarliestTime
+import org.apache.spark.sql.keystate.operator.{InTurn, OperatorTasks}
 import org.apache.spark.sql.keystate.store.{KeyGroupProvider, KeyGroupStateStore}
 
 /** An attempt at a task: Spark's part of it. What is done with it is done in `step`.

@@ -1,0 +1,96 @@
+package org.apache.spark.sql.keystate.operator
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
+import org.apache.spark.sql.catalyst.plans.physical.{
+  BroadcastDistribution, Distribution, IdentityBroadcastMode, UnspecifiedDistribution
+}
+import org.apache.spark.sql.execution.BinaryExecNode
+import org.apache.spark.util.AccumulatorV2
+
+import org.apache.spark.sql.keystate.spec.OperatorSpec
+
+/** What the operators of streams and of batch queries have in common: a function over the rows of
+  * the left child, and the right child as what `side` says.
+  */
+private[keystate] trait FunctionExec extends BinaryExecNode {
+  def function: OperatorFunction
+  def spec: OperatorSpec
+
+  /** What the left child's rows are sorted by in a task. */
+  def order: Seq[SortOrder]
+
+  /** What the right child is for. */
+  def side: Option[RightSide]
+
+  /** The key columns of the left child. */
+  def groupingAttributes: Seq[Attribute]
+
+  /** The left child's columns that the function sees. */
+  def dataAttributes: Seq[Attribute]
+
+  /** Whether the right child is read. */
+  protected def readsRight: Boolean
+
+  /** How rows must be spread so that those of a key come to one task. */
+  protected def byKey(keys: Seq[Attribute]): Distribution
+
+  protected def keyedSide: Option[KeyedSide] = side.collect { case keyed: KeyedSide => keyed }
+
+  protected def ofRight: Distribution = side.filter(_ => readsRight) match {
+    case Some(keyed: KeyedSide) => byKey(keyed.keys)
+    case Some(_: BroadcastSide) => BroadcastDistribution(IdentityBroadcastMode)
+    case None => UnspecifiedDistribution
+  }
+
+  /** Rows need not be sorted by key, because a function finds its states for every row. If the
+    * user asks for an order, that of all rows of a task is that of each key's rows too. To sort by
+    * one column is cheaper than by key and column.
+    */
+  override def requiredChildOrdering: Seq[Seq[SortOrder]] =
+    Seq(order, keyedSide.filter(_ => readsRight).fold(Seq.empty[SortOrder])(_.order))
+
+  protected def operatorInputs: OperatorInputs = OperatorInputs(
+    InputColumns(left.output, dataAttributes, groupingAttributes),
+    order,
+    keyedSide.map(right.output -> _)
+  )
+
+  /** For each task one element: the rows of each input. Both children have the same partitions. The
+    * iterators never leave their task.
+    *
+    * Relies on `mapPartitionsInternal`, which does not clean closures, as Spark's operators do.
+    * Cleaning parses this class, in each micro-batch.
+    */
+  protected def inputs(): RDD[Seq[Iterator[InternalRow]]] = keyedSide match {
+    case None =>
+      left
+        .execute()
+        .mapPartitionsInternal((rows: Iterator[InternalRow]) => Iterator.single(Seq(rows)))
+    case Some(keyed) =>
+      val rightIsFirst = keyed.isFirst
+      if (readsRight)
+        left.execute().zipPartitions(right.execute()) { (left, right) =>
+          Iterator.single(OperatorInputs.byIndex(left, right, rightIsFirst))
+        }
+      else
+        left.execute().mapPartitionsInternal { (left: Iterator[InternalRow]) =>
+          Iterator.single(OperatorInputs.byIndex(left, Iterator.empty[InternalRow], rightIsFirst))
+        }
+  }
+
+  /** The broadcast elements, collected once for an execution in the order of the right child's
+    * partitions. So every subtask, and every attempt of a task, sees the same.
+    */
+  protected def broadcastElements(): Option[OperatorTasks.Elements] =
+    side.filter(_ => readsRight).collect { case broadcast: BroadcastSide =>
+      val rows = right.executeBroadcast[Array[InternalRow]]()
+      new OperatorTasks.Elements(broadcast.columns, right.output, rows)
+    }
+
+  protected def registered[A <: AccumulatorV2[_, _]](accumulator: A): A = {
+    session.sparkContext.register(accumulator)
+    accumulator
+  }
+}

@@ -36,6 +36,7 @@ from keystate.errors import (
     OutputTypeError,
     StateAccessError,
     StateTypeError,
+    StorageError,
 )
 from keystate.functions import (
     AggregateFunction,
@@ -208,6 +209,7 @@ __all__ = [
     "StateDescriptor",
     "StateTtlConfig",
     "StateTypeError",
+    "StorageError",
     "TableSink",
     "Time",
     "TimeDomain",

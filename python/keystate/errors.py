@@ -54,6 +54,16 @@ class CheckpointError(KeystateError):
     """An operation on a checkpoint is not possible; the checkpoint is as it was."""
 
 
+#: The code of :class:`StorageError`.
+STORAGE = "KEYSTATE_STORAGE"
+
+
+class StorageError(CheckpointError, OSError):
+    """The disk or the object store refused to read or write a file of a checkpoint."""
+
+    default_code = STORAGE
+
+
 class StateAccessError(KeystateError):
     """A state was used where no key is being processed."""
 

@@ -47,6 +47,10 @@ class Jvm(ABC):
     def message(self, error: Exception) -> str:
         """What a JVM's exception says."""
 
+    @abstractmethod
+    def refused(self, error: Exception) -> str | None:
+        """What the disk or the object store says that made a JVM's exception; None: it did not."""
+
 
 def called(kind: Callable[..., Callable[[], Any]], task: TaskFunction) -> Any:
     """A column with a call of a task's function, by a session's kind of user-defined function."""
@@ -57,3 +61,16 @@ def called(kind: Callable[..., Callable[[], Any]], task: TaskFunction) -> Any:
         evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF,
     )
     return function()
+
+
+def refusal(exception: Any) -> str | None:
+    """What the first `IOException` says among an exception of py4j's and its causes; None: none."""
+    while exception is not None:
+        kind = exception.getClass()
+        name = kind.getSimpleName()
+        while kind is not None:
+            if kind.getName() == "java.io.IOException":
+                return f"{exception.getMessage()} ({name})"
+            kind = kind.getSuperclass()
+        exception = exception.getCause()
+    return None

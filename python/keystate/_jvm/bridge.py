@@ -24,7 +24,15 @@ from keystate._operators.declared import Operator
 from keystate._operators.schema_rows import SchemaRows
 from keystate._operators.task import task_function
 from keystate._worker.pickles.pickled import SETTING
-from keystate.errors import CheckpointError, ConfigurationError, DeclarationError, KeystateError
+from keystate.errors import (
+    STORAGE,
+    CheckpointError,
+    ConfigurationError,
+    DeclarationError,
+    KeystateError,
+    StorageError,
+    code_in,
+)
 from keystate.session import (
     EXTENSION,
     PROVIDER,
@@ -304,8 +312,12 @@ def call(session: SparkSession, method: str, *arguments: Any) -> Any:
     A number that is ``None`` goes as a negative one.
 
     Raises:
-        CheckpointError: what Keystate's own code in the JVM throws.
+        CheckpointError: what Keystate's own code in the JVM throws; a StorageError for what the
+            disk or the object store refuses.
     """
+    for one in arguments:
+        if isinstance(one, int) and not -(2**63) <= one < 2**63:
+            raise ValueError(f"{one} does not fit into 64 bits")
     jvm = _jvm(session)
     jvm.check(session)
     with _keystate_errors(jvm, CheckpointError):
@@ -319,6 +331,13 @@ def _keystate_errors(jvm: Jvm, kind: type[KeystateError]) -> Iterator[None]:
         yield
     except jvm.error as e:
         message = jvm.message(e)
-        if not message.startswith("[KEYSTATE_"):
+        if message.startswith("[KEYSTATE_"):
+            raise (StorageError if code_in(message) == STORAGE else kind)(message) from None
+        refused = jvm.refused(e)
+        if refused is None:
             raise
-        raise kind(message) from None
+        raise StorageError(
+            f"the disk or the object store refuses to go on: {refused}. What was begun is undone, "
+            "or is told as unfinished: make room there, or let this user read and write there, "
+            "and try again"
+        ) from None

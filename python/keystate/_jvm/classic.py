@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.udf import UserDefinedFunction, _wrap_function
 
-from keystate._jvm.base import Jvm, called
+from keystate._jvm.base import Jvm, called, refusal
 from keystate._worker.task import TaskFunction
 from keystate.errors import ConfigurationError
 
@@ -56,6 +56,11 @@ class ClassicJvm(Jvm):
         """What a JVM's exception says."""
         assert isinstance(error, Py4JJavaError)
         return error.java_exception.getMessage() or ""
+
+    def refused(self, error: Exception) -> str | None:
+        """What the disk or the object store says that made a JVM's exception; None: it did not."""
+        assert isinstance(error, Py4JJavaError)
+        return refusal(error.java_exception)
 
 
 #: Has no state: one for all sessions.

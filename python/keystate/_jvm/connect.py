@@ -36,6 +36,12 @@ _TYPE_URL = "keystate/bridge/2"
 _PYTHON = "{}.{}".format(*sys.version_info)
 
 
+#: Exceptions of the disk or the object store, as the client puts their classes before a message.
+_REFUSED = re.compile(
+    r"\((?:java\.(?:io|nio\.file)|org\.apache\.hadoop\.[\w.]+)\.(\w+Exception)\) (.*)", re.DOTALL
+)
+
+
 class ConnectJvm(Jvm):
     """The JVM of the server that a session is connected to."""
 
@@ -105,6 +111,12 @@ class ConnectJvm(Jvm):
         assert isinstance(error, SparkConnectGrpcException)
         # The client puts the class of an exception that it has none for before its message.
         return re.sub(r"^\(keystate\.[\w.]+\) ", "", error.getMessage())
+
+    def refused(self, error: Exception) -> str | None:
+        """What the disk or the object store says that made a JVM's exception; None: it did not."""
+        assert isinstance(error, SparkConnectGrpcException)
+        found = _REFUSED.match(error.getMessage())
+        return f"{found[2]} ({found[1]})" if found else None
 
 
 JVM = ConnectJvm()

@@ -21,7 +21,7 @@ from pyspark.find_spark_home import _find_spark_home
 
 from keystate._java.class_cache import class_cache
 from keystate._java.installed import found_java, identity, no_java
-from keystate._jvm.base import Jvm
+from keystate._jvm.base import Jvm, refusal
 from keystate.session import jar_path, spark_defaults
 
 _BRIDGE = "org.apache.spark.sql.keystate.LocalBridge"
@@ -117,6 +117,11 @@ class LocalJvm(Jvm):
         """What a JVM's exception says."""
         assert isinstance(error, Py4JJavaError)
         return error.java_exception.getMessage() or ""
+
+    def refused(self, error: Exception) -> str | None:
+        """What the disk or the object store says that made a JVM's exception; None: it did not."""
+        assert isinstance(error, Py4JJavaError)
+        return refusal(error.java_exception)
 
 
 JVM = LocalJvm()

@@ -32,6 +32,17 @@ private[errors] trait CheckpointErrors {
     )
   }
 
+  def fileGone(file: String, checkpoint: String): KeystateException = MissingFile.error(
+    s"$file is not there, which belongs to the checkpoint $checkpoint. Restore it from a copy, or go " +
+      "on from a savepoint."
+  )
+
+  def insideCheckpoint(place: String, checkpoint: String): KeystateException =
+    InsideCheckpoint.error(
+      s"$place is inside of $checkpoint, which is to be copied. What is made there is deleted with " +
+        "the checkpoint: give a folder outside of it."
+    )
+
   def unfinished(checkpoint: String): KeystateException = Unfinished.error(
     s"What was to make $checkpoint (a savepoint, an import, create or edit) was cut off, so not " +
       "all of it is there; or it was deleted. Delete the folder (keystate delete) and make it again. " +

@@ -147,6 +147,14 @@ private[errors] trait RestartErrors {
     cause
   )
 
+  /** What the disk or the object store refuses, by its own words, which name the file. */
+  def storage(checkpoint: String, cause: Throwable): KeystateException = Storage.error(
+    s"The storage of $checkpoint refuses what is needed to go on: ${cause.getMessage} " +
+      s"(${cause.getClass.getSimpleName}). Make room there, or let the query's user read and write " +
+      "there, and start again.",
+    cause
+  )
+
   def cannotReplace(file: String): KeystateException = CannotReplaceFile.error(
     s"The file system of $file does not replace a file by renaming another one to its name, and a " +
       "rescale needs that. The checkpoint is as it was: set the old number of partitions, or copy " +

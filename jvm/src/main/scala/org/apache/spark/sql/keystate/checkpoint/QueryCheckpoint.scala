@@ -78,9 +78,8 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
       operator -> of.toSeq.map(_.toSeq)
     }
     checkIds(number, ids)
-    val recorded = recordedPartitions(number)
-      .orElse(ids.values.map(_.length).maxOption)
-      .getOrElse(throw KeystateErrors.noBatch(number, location))
+    if (ids.isEmpty && !hasOffsets(number)) throw KeystateErrors.noBatch(number, location)
+    val recorded = recordedPartitions(number).orElse(ids.values.map(_.length).maxOption)
     CommittedBatch(number, committedPartitions.of(number, commit, recorded), ids)
   }
 
@@ -95,7 +94,8 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
     }
 
   /** The number of partitions that the offset log has for a micro-batch. */
-  def recordedPartitions(batch: Long): Option[Int] = begun(batch).map(offsets.partitions(batch, _))
+  def recordedPartitions(batch: Long): Option[Int] =
+    begun(batch).flatMap(offsets.partitions(batch, _))
 
   /** The time, in ms, of the first micro-batch whose offset in this source names this file. The
     * file was written before that time. A micro-batch without rows of this source repeats the

@@ -12,10 +12,20 @@ private[keystate] object OffsetEntry {
   def setting(entry: LogEntries.Offsets, key: String): Option[String] =
     LogEntries.metadata(entry).flatMap(_.conf.get(key))
 
-  def partitions(entry: LogEntries.Offsets): Int =
-    setting(entry, Partitions).flatMap(_.toIntOption).filter(n => 0 < n && n <= Most).getOrElse {
-      throw new IllegalStateException(s"it has no valid number in $Partitions")
-    }
+  /** The number of partitions with which the micro-batch was begun. None if the entry does not tell.
+    * Relies on `OffsetSeqMetadataV2` of Spark's entries of version 2, which leaves it out: there a
+    * number is Keystate's, of a rescale. Spark takes it where it is there, and else the session's.
+    */
+  def partitions(entry: LogEntries.Offsets): Option[Int] = setting(entry, Partitions) match {
+    case None if !isTold(entry) => None
+    case found =>
+      Some(found.flatMap(_.toIntOption).filter(n => 0 < n && n <= Most).getOrElse {
+        throw new IllegalStateException(s"it has no valid number in $Partitions")
+      })
+  }
+
+  /** Whether Spark tells it in such entries. */
+  def isTold(entry: LogEntries.Offsets): Boolean = LogEntries.version(entry) < 2
 
   def withPartitions(entry: LogEntries.Offsets, partitions: Int): LogEntries.Offsets =
     withSetting(entry, Partitions -> partitions.toString)

@@ -115,10 +115,10 @@ private[keystate] object QueryLogs {
   final class OffsetEntries(folder: Path, conf: Configuration)
       extends Entries[LogEntries.Offsets](folder, conf) {
 
-    /** The number of partitions with which a micro-batch was begun. */
-    def partitions(batch: Long): Option[Int] = get(batch).map(partitions(batch, _))
+    /** The number of partitions with which a micro-batch was begun, where its entry tells it. */
+    def partitions(batch: Long): Option[Int] = get(batch).flatMap(partitions(batch, _))
 
-    def partitions(batch: Long, entry: LogEntries.Offsets): Int =
+    def partitions(batch: Long, entry: LogEntries.Offsets): Option[Int] =
       naming(batch)(OffsetEntry.partitions(entry))
 
     /** Writes it as Spark does, whose own writer needs a session. */

@@ -28,10 +28,11 @@ private[keystate] final class CommittedPartitions(
 
   /** The number of partitions after a micro-batch.
     *
-    * @param recorded
-    *   the number of partitions in the offset log
+    * @param inLog
+    *   the number of partitions in the offset log, where that tells it
     */
-  def of(batch: Long, commit: LogEntries.Commit, recorded: Int): Int =
+  def of(batch: Long, commit: LogEntries.Commit, inLog: Option[Int]): Int = {
+    val recorded = inLog.getOrElse(1)
     commit.stateUniqueIds match {
       case Some(ids) =>
         // Spark's operators without keys have one id, whatever the number of partitions.
@@ -42,6 +43,7 @@ private[keystate] final class CommittedPartitions(
             .getOrElse(recorded)
       case None => ofFiles(batch + 1, recorded)
     }
+  }
 
   /** The number of partitions that the files of checkpoint format v1 tell: one in which all
     * operators have the version. If there are several, one was made from another, or both from the

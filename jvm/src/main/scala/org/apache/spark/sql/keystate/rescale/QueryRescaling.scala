@@ -76,6 +76,9 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     OffsetEntry.setting(entry, Provider)
   }
 
+  /** Whether Spark keeps the number of partitions in the offset log. */
+  def logTells: Boolean = latest.forall { case (_, entry) => OffsetEntry.isTold(entry) }
+
   /** Whether the logs have another number than this. */
   def changesTo(partitions: Int): Boolean =
     latest.exists { case (batch, _) => !offsets.partitions(batch).contains(partitions) }
@@ -83,14 +86,17 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   private lazy val latest = offsets.latest
 
   private def change(wanted: Option[Int]): Int = latest match {
-    case None => wanted.getOrElse(0)
+    case None =>
+      if (commits.latest.isEmpty) dropUncommitted()
+      wanted.getOrElse(0)
     case Some((latest, _)) =>
       val committed = commits.latest
-      val before = offsets.partitions(latest).get
+      val before = offsets.partitions(latest)
       val entries = committed.toSeq.map(_._1).filter(_ < latest) :+ latest
       val pinned = entries.flatMap(offsets.partitions)
-      val current = committed.fold(before) { case (id, commit) =>
-        committedPartitions.of(id, commit, offsets.partitions(id).getOrElse(before))
+      // Where nothing tells it, and nothing is committed, it is what the session has.
+      val current = committed.fold(before.orElse(wanted).getOrElse(0)) { case (id, commit) =>
+        committedPartitions.of(id, commit, offsets.partitions(id).orElse(before))
       }
       val partitions = wanted.getOrElse(current)
       if (current != partitions)
@@ -232,6 +238,22 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   }
 
   /** Deletes metadata of a pending micro-batch: it has the old number, and is written again. */
+  /** Deletes what a first micro-batch has written that was not committed, where the logs know nothing of
+    * it: in real-time mode it has its entry in the offset log at its end. Spark refuses to begin a
+    * first micro-batch beside it. A state that had more than one version stays: there the logs are
+    * lost.
+    */
+  private def dropUncommitted(): Unit = {
+    val state = new Path(root, "state")
+    def names(folder: Path): Seq[String] = files.list(folder).toSeq.flatMap { found =>
+      if (found.isDirectory) names(found.getPath) else Seq(found.getPath.getName)
+    }
+    if (
+      files.exists(state) && names(state).collect { case Version(of) => of.toLong }.forall(_ <= 1)
+    )
+      files.delete(state)
+  }
+
   private def dropMetadataOf(batches: Seq[Long]): Unit = for {
     operator <- operators.all
     batch <- batches
@@ -239,6 +261,10 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
 }
 
 private object QueryRescaling {
+
+  /** The name of a version file, whatever follows the version. */
+  private val Version = """(\d+)(?:\D.*)?\.keystate""".r
+
   private val Provider = SQLConf.STATE_STORE_PROVIDER_CLASS.key
   private val Encoding = SQLConf.STREAMING_STATE_STORE_ENCODING_FORMAT.key
   private val DefaultEncoding =

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.keystate.rescale
 
+import java.io.IOException
 import java.util.UUID
 import java.util.concurrent.ConcurrentHashMap
 
@@ -26,7 +27,9 @@ import org.apache.spark.sql.keystate.store.{RealTimeSession, StoreConfig}
   *
   * Relies on `StreamExecution.runStream`: on the query's own thread it posts the started event
   * synchronously, before it reads the offset log and the commit log. The setting counts only if it
-  * was set, not by its default. The query may be of another session than the active one: Spark
+  * was set, not by its default. Relies on `StreamExecution.sparkSessionForStream`: it is the query's
+  * own, and Spark takes its settings once the log is read. The query may be of another session than
+  * the active one: Spark
   * knows the queries of all sessions of a driver (`SharedState.activeStreamingQueries`), each from
   * before its thread starts. Spark only logs what a listener throws. So a failure is kept with
   * the checkpoint, and fails the query when it is planned or writes its log.
@@ -62,7 +65,12 @@ class RestartListener extends StreamingQueryListener with Logging {
         val wanted = if (enabled(conf)) partitions(conf) else None
         try {
           val before = rescaling.run(wanted)
-          StorePlaces.prefer(query, wanted.getOrElse(before))
+          val partitions = wanted.getOrElse(before)
+          // There Spark takes it from here.
+          if (!rescaling.logTells && partitions > 0)
+            query.sparkSessionForStream.sessionState.conf
+              .setConf(SQLConf.SHUFFLE_PARTITIONS, partitions)
+          StorePlaces.prefer(query, partitions)
         } catch {
           // Stores check the number themselves, and the error for damage is better where the file
           // is used.
@@ -77,8 +85,8 @@ class RestartListener extends StreamingQueryListener with Logging {
           checkpoint,
           nameOf(query.runId),
           e match {
-            case known: KeystateException =>
-              known
+            case known: KeystateException => known
+            case io: IOException => KeystateErrors.storage(s"$checkpoint", io)
             case other => KeystateErrors.rescaleFailed(other)
           }
         )

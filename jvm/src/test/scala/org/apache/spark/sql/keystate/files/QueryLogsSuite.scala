@@ -38,7 +38,7 @@ abstract class LogsSuite extends AnyFunSuite with BeforeAndAfterAll {
       new OffsetSeqLog(session, s"$folder/offsets").add(3, entry)
       val conf = new Configuration
       val read = QueryLogs.offsets(conf, new Path(s"$folder")).get(3)
-      assert(read.map(OffsetEntry.partitions).contains(4))
+      assert(read.flatMap(OffsetEntry.partitions(_)).contains(4))
       QueryLogs.offsets(conf, new Path(s"$folder/copy")).replace(3, read.get)
       def written(name: String) = Files.readString(new File(folder, name).toPath)
       assert(written("copy/offsets/3") == written("offsets/3"))

@@ -108,9 +108,11 @@ class RescaleFaultSuite extends AnyFunSuite with FaultyStores with BeforeAndAfte
       (1L to offsets.getLatestBatchId().get).map(partitionsIn).toSet
 
     def partitionsIn(batch: Long): Int =
-      OffsetEntry.partitions(
-        offsets.get(batch).getOrElse(throw new AssertionError(s"no entry of batch $batch"))
-      )
+      OffsetEntry
+        .partitions(
+          offsets.get(batch).getOrElse(throw new AssertionError(s"no entry of batch $batch"))
+        )
+        .get
 
     /** What the committed state is in a layout. */
     def state(partitions: Int): Content = content(2, idsOf(partitions), partitions)

@@ -256,7 +256,7 @@ _WITH_FUNCTION = (ReducingStateDescriptor, AggregatingStateDescriptor, FoldingSt
 def resolve_state(descriptor: StateDescriptor) -> StateSpec:
     """Resolves the types of a descriptor. On the driver only, where Spark can parse DDL."""
     place = f"state '{descriptor.name}'"
-    _check_name(descriptor.name)
+    check_name(descriptor.name)
     value_type, value_shape = resolve_type(descriptor.value_type, place)
     key_type, key_shape = None, None
     if descriptor.key_type is not None:
@@ -300,12 +300,18 @@ def resolve_lasting_state(descriptor: StateDescriptor, kind: str) -> StateSpec:
     return resolve_state(descriptor)
 
 
-def _check_name(name: str) -> None:
+def check_name(name: str) -> None:
     """Names that Spark and Keystate use for themselves would be taken for theirs at run time."""
-    if not name or name != name.strip() or name == "default" or name.startswith("$"):
+    if (
+        not isinstance(name, str)
+        or not name
+        or name != name.strip()
+        or name == "default"
+        or name.startswith("$")
+    ):
         raise DeclarationError(
-            f"a state can't be named {name!r}: a name must not be empty, 'default', begin with "
-            "'$', or begin or end with white space",
+            f"a state can't be named {name!r}: a name is a string, and must not be empty, "
+            "'default', begin with '$', or begin or end with white space",
             code="KEYSTATE_RESERVED_NAME",
         )
 

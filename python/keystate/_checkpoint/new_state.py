@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import count
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -68,7 +69,9 @@ def empty_stream(spark: SparkSession, key: T.StructType) -> DataFrame:
     # The time mode decides whether the watermark matters.
     stream = stream.withWatermark("`$time`", "0 seconds")
     # All at once: a key column may have one of these names itself.
-    return stream.toDF("$time", *key.names)
+    taken = {name.lower() for name in key.names}
+    time = next(name for i in count() if (name := f"$time{i}") not in taken)
+    return stream.toDF(time, *key.names)
 
 
 def state_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFrame:

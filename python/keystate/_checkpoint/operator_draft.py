@@ -22,7 +22,7 @@ from keystate._checkpoint.state_reader import NO_KEY_TYPE, StateReader
 from keystate._checkpoint.stored_types import stored_type
 from keystate._jvm.written import WrittenOperator
 from keystate._kinds import KEYED, TIMERS, StateKind
-from keystate._spec import OperatorSpec, StateSpec, check_names, resolve_state
+from keystate._spec import OperatorSpec, StateSpec, check_name, check_names, resolve_state
 from keystate._time_mode import STORED, TimeMode, time_mode_of
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.state import KeyOrder, StateDescriptor, TypeLike
@@ -118,6 +118,7 @@ class OperatorDraft:
         spec = self._spec(state)
         if spec is None or spec.kind == StateKind.RAW_KEYED:
             raise DeclarationError(f"'{state}' has no other name")
+        check_name(name)
         self._check_free(name)
         if spec.kind == StateKind.OPERATOR_LIST:
             assert self.lists is not None

@@ -221,7 +221,7 @@ class KeyedStream(RowStream[ROW]):
                     f"{state.columns}: rename one, or pass keystate.keyed(df, ...) with its keys"
                 )
             check_distinct(state.schema, "the initial state")
-            state = KeyedStream(state, tuple(state[f"`{name}`"] for name in keys.names))
+            state = KeyedStream(state, tuple(state[quoted(name)] for name in keys.names))
         rows = state._input
         if rows.df.isStreaming:
             raise DeclarationError(

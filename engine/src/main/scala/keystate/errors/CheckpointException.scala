@@ -18,15 +18,21 @@ final class MissingVersionException(
     location: StoreLocation,
     version: Long,
     val file: String,
-    cause: Throwable
+    cause: Throwable,
+    otherFormat: Option[Int] = None
 ) extends CheckpointException(
       ErrorCode.MissingVersion,
-      s"Version $version of the state of $location does not exist: there is no file $file. The " +
-        "query asks for a version that was not committed or that is older than the retained ones " +
-        "(spark.sql.streaming.minBatchesToRetain); restore the file, or restart from another " +
-        "checkpoint. If a foreachBatch read only a part of its rows, as with limit, show or isEmpty, " +
-        "Spark has put the batch before into its commit log without this version: read all rows " +
-        "there, and undo that commit as docs/failures.md says.",
+      s"Version $version of the state of $location does not exist: there is no file $file. " +
+        otherFormat.fold(
+          "The query asks for a version that was not committed or that is older than the retained " +
+            "ones (spark.sql.streaming.minBatchesToRetain); restore the file, or restart from " +
+            "another checkpoint. If a foreachBatch read only a part of its rows, as with limit, show " +
+            "or isEmpty, Spark has put the batch before into its commit log without this version: " +
+            "read all rows there, and undo that commit as docs/failures.md says."
+        ) { format =>
+          s"The version was written with Spark's checkpoint format $format: start the query with " +
+            s"spark.sql.streaming.stateStore.checkpointFormatVersion=$format."
+        },
       cause
     )
 

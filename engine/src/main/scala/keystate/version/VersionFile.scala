@@ -7,6 +7,7 @@ import java.nio.file.FileAlreadyExistsException
 import java.util.Arrays
 
 import scala.util.Using
+import scala.util.control.NonFatal
 import scala.util.matching.Regex
 
 import keystate.errors.{
@@ -126,10 +127,30 @@ private[keystate] object VersionFile {
         finally in.close()
       } catch {
         case e: FileNotFoundException =>
-          throw new MissingVersionException(location, version, storage.describe(file), e)
+          throw new MissingVersionException(
+            location,
+            version,
+            storage.describe(file),
+            e,
+            otherFormat(storage, location, version, id)
+          )
       }
     decode(bytes, location, version, id, storage.describe(file))
   }
+
+  /** Spark's checkpoint format that a version has which is not there in the one that is asked for. */
+  private def otherFormat(
+      storage: CheckpointStorage,
+      location: StoreLocation,
+      version: Long,
+      id: Option[String]
+  ): Option[Int] =
+    try {
+      val there = storage.list(location.folder).flatMap(file => parse(file.name)).collect {
+        case (`version`, other) => other.filterNot(PartitionsName.matches)
+      }
+      Option.when(there.nonEmpty && id.isEmpty && there.forall(_.nonEmpty))(2)
+    } catch { case NonFatal(_) => None }
 
   /** The entry of Spark's commit log that ids of a version are from. Paths are relative to
     * `state/<operator>`.

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.keystate
 
+import java.nio.file.{Files, Paths}
 import java.util.{List => JList}
 
 import scala.jdk.CollectionConverters._
@@ -122,8 +123,16 @@ private[keystate] trait CopyCalls {
     */
   def deleteCheckpoint(checkpoint: String, original: String): Int = {
     val root = checkpoints.stopped(checkpoint)
-    if (original.isEmpty) new CheckpointDeletion(root, checkpoints.conf).run()
-    else {
+    if (original.isEmpty) {
+      val behind = CheckpointFiles.behindLink(root, checkpoints.conf)
+      checkpoints.stopped(s"$behind")
+      val kept = new CheckpointDeletion(behind, checkpoints.conf).run()
+      // Hadoop does not see a link to nothing.
+      if (behind != root) {
+        val _ = Files.deleteIfExists(Paths.get(root.toUri.getPath))
+      }
+      kept
+    } else {
       new SavepointList(checkpoints.place(original), checkpoints.conf).forget(root)
       0
     }

@@ -41,10 +41,11 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
           problems += e.getMessage
         case e: CheckpointException => problems += e.getMessage
       }
-    progress.begin(
-      operators.map(id => Try(stores(id).size * partitionsOf(id).size).getOrElse(0)).sum
-    )
-    operators.foreach(id =>
+    problems ++= lostOperators.map(_.getMessage)
+    // Without all of them it can't be told how the others are partitioned.
+    val whole = if (lostOperators.isEmpty) operators else Nil
+    progress.begin(whole.map(id => Try(stores(id).size * partitionsOf(id).size).getOrElse(0)).sum)
+    whole.foreach(id =>
       checking {
         for (store <- stores(id); partition <- partitionsOf(id)) {
           val files = reader(id, partition, store)
@@ -76,7 +77,11 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
       "versions" -> JInt(versions),
       "runs" -> JInt(runs.size),
       "segments" -> JInt(segments.size),
-      "problems" -> JArray((problems ++ twoDrivers()).distinct.map(JString(_)).toList)
+      "problems" -> JArray(
+        (problems ++ (if (lostOperators.isEmpty) twoDrivers() else Nil)).distinct
+          .map(JString(_))
+          .toList
+      )
     )
   }
 

@@ -148,6 +148,10 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
   /** The stateful operators that there were at the first look, as with their records. */
   lazy val operators: Seq[Long] = known.all
 
+  /** Errors for the operators whose folders are lost. */
+  def lostOperators: Seq[KeystateException] =
+    known.lost.map(operator => KeystateErrors.fileGone(s"${known.folder(operator)}", location))
+
   /** The number of partitions of an operator's state after a micro-batch. */
   def partitions(batch: CommittedBatch, operator: Long): Int =
     if (unpartitioned(operator)) 1 else batch.partitions

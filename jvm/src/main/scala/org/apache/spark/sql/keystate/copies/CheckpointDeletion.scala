@@ -28,7 +28,8 @@ private[keystate] final class CheckpointDeletion(root: Path, conf: Configuration
   def run(): Int = {
     if (
       !Seq("commits", "offsets", "state", "_keystate")
-        .exists(name => files.exists(new Path(root, name)))
+        .exists(name => files.exists(new Path(root, name))) &&
+      !(CheckpointDraft.isDraft(root) && fs.exists(root)) // however little of it there is
     )
       throw KeystateErrors.noCheckpoint(s"$root")
     files.mkdirs(own)

@@ -27,7 +27,7 @@ import org.apache.spark.sql.keystate.files.{
   SparkFiles
 }
 import org.apache.spark.sql.keystate.forget.{CarriedRequests, ForgetFiles}
-import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
+import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, SparkStoreMetadata}
 import org.apache.spark.sql.keystate.shim.LogEntries
 
 /** A new checkpoint that is made from another one. It is written to a folder next to its final
@@ -38,6 +38,8 @@ import org.apache.spark.sql.keystate.shim.LogEntries
   * file `_keystate/unfinished` is the first to be written and is deleted at the end. No query starts
   * on a checkpoint that has it, and nothing else reads such a one.
   *
+  * @param place
+  *   where it is to be; or a link to that
   * @param exists
   *   makes the error for a place where something is already
   * @param links
@@ -51,7 +53,7 @@ import org.apache.spark.sql.keystate.shim.LogEntries
   */
 private[keystate] final class CheckpointDraft(
     source: QueryCheckpoint,
-    target: Path,
+    place: Path,
     conf: Configuration,
     exists: String => KeystateException,
     links: Boolean = false,
@@ -62,6 +64,9 @@ private[keystate] final class CheckpointDraft(
   import CheckpointDraft._
 
   private implicit val formats: Formats = DefaultFormats
+
+  /** A link stays as it is. */
+  private val target = CheckpointFiles.behindLink(place, conf)
   private val fs = target.getFileSystem(conf)
 
   private val inPlace = alwaysInPlace || CheckpointFiles.isObjectStore(target, conf)
@@ -72,10 +77,14 @@ private[keystate] final class CheckpointDraft(
 
   val root: Path =
     if (inPlace) target
-    else new Path(target.getParent, s".${target.getName}.${UUID.randomUUID}")
+    else CheckpointDraft.beside(target, s"${UUID.randomUUID}")
 
   /** Throws if there is something in its place. */
-  def checkFree(): Unit = if (!isFree) throw exists(target.toString)
+  def checkFree(): Unit = {
+    if (!isFree) throw exists(target.toString)
+    if (CheckpointFiles.isBelow(target, source.root, conf))
+      throw KeystateErrors.insideCheckpoint(s"$place", source.location)
+  }
 
   private def isFree: Boolean = !fs.exists(target) || fs.listStatus(target).isEmpty
 
@@ -85,7 +94,7 @@ private[keystate] final class CheckpointDraft(
     // The first file: of logs without it Spark says so before a query can learn that this was cut
     // off.
     def all(): Unit = {
-      fork.fold(copy(Seq("metadata"))) { identity =>
+      fork.fold(copyNeeded("metadata")) { identity =>
         identity.successor match {
           case Some(successor) => put(OwnerFiles.SuccessorFile, Serialization.write(successor))
           case None => put(Fork.Mark, "")
@@ -97,6 +106,12 @@ private[keystate] final class CheckpointDraft(
     if (inPlace) writeInPlace(all()) else writeAndRename(all())
   }
 
+  /** A copy has the operators that it was given. */
+  private def recordOperators(): Unit = {
+    val operators = new CheckpointOperators(conf, root)
+    operators.write(operators.found)
+  }
+
   private def writeInPlace(body: => Unit): Unit = {
     val mark = CheckpointOwner.unfinished(target)
     val files = CheckpointFiles.create(target, conf)
@@ -105,6 +120,7 @@ private[keystate] final class CheckpointDraft(
     catch { case _: FileAlreadyExistsException => throw exists(target.toString) }
     try {
       body
+      recordOperators()
       if (!files.exists(mark)) throw KeystateErrors.unfinished(s"$target") // it was deleted
       beforeSeen()
     } catch {
@@ -119,6 +135,7 @@ private[keystate] final class CheckpointDraft(
   private def writeAndRename(body: => Unit): Unit =
     try {
       body
+      recordOperators()
       // Another one may have been made there meanwhile, which stays.
       checkFree()
       try fs.delete(target, false)
@@ -137,6 +154,9 @@ private[keystate] final class CheckpointDraft(
     }
   }
 
+  private def copyNeeded(name: String): Unit = if (!copyFile(name))
+    throw KeystateErrors.fileGone(s"${checked(name)}", source.location)
+
   /** Copies those of the named files that exist; a running query may be deleting them. */
   def copy(names: Seq[String]): Unit =
     copyAndTell(names): Unit
@@ -152,7 +172,12 @@ private[keystate] final class CheckpointDraft(
     try {
       copy(checked(name), name)
       true
-    } catch { case _: FileNotFoundException | _: NoSuchFileException => false }
+    } catch {
+      // The same exceptions tell of a file that can't be opened, and of a target that can't be made.
+      case _: FileNotFoundException | _: NoSuchFileException
+          if !source.files.exists(checked(name)) =>
+        false
+    }
 
   /** Hadoop would start a process for each local file, and ask an object store before each one. */
   private def copy(from: Path, name: String): Unit = {
@@ -219,7 +244,8 @@ private[keystate] final class CheckpointDraft(
       between()
       try if (links) link(file) else copy(checked(file.from), file.to)
       catch {
-        case e @ (_: FileNotFoundException | _: NoSuchFileException) =>
+        case e @ (_: FileNotFoundException | _: NoSuchFileException)
+            if !source.files.exists(file.from) =>
           throw new MissingRunException(file.location, batch.version, file.path, e)
       }
     }(_ => ())(_ => ())
@@ -382,11 +408,29 @@ private[keystate] final class CheckpointDraft(
   }
 }
 
-private object CheckpointDraft {
+private[keystate] object CheckpointDraft {
+
+  /** A folder beside a place. By itself a name with a colon would be taken for a URL. */
+  def beside(target: Path, end: String): Path = {
+    val parent = target.getParent.toUri
+    new Path(parent.getScheme, parent.getAuthority, s"${parent.getPath}/.${target.getName}.$end")
+  }
 
   /** The names of the folders in which a checkpoint is made, next to its place. */
-  def nameOf(target: Path): Regex =
-    s"\\.${Regex.quote(target.getName)}\\.${CheckpointFiles.Uuid}(\\.empty)?".r
+  def nameOf(target: Path): Regex = named(Regex.quote(target.getName))
+
+  private def named(target: String): Regex =
+    s"\\.($target)\\.${CheckpointFiles.Uuid}(\\.empty)?".r
+
+  private val Any = named(".+")
+
+  def isDraft(folder: Path): Boolean = Any.matches(folder.getName)
+
+  /** The name of the place for which a folder is, or was made. */
+  def targetName(folder: Path): String = folder.getName match {
+    case Any(name, _) => name
+    case name => name
+  }
 
   /** A run file that is copied.
     *

@@ -19,6 +19,7 @@ import keystate.files.StoreLocation
 import keystate.settings.Settings
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
+import org.apache.spark.sql.keystate.copies.CheckpointDraft
 import org.apache.spark.sql.keystate.operator.{
   FunctionRun, FunctionRunner, OperatorFunction, OperatorTaskContext, TaskRows
 }
@@ -47,7 +48,7 @@ private[keystate] final class EmptyQuery(
   def run[T](target: Path, partitions: Int, settings: (String, String)*)(
       use: (QueryCheckpoint, Seq[Manifest]) => T
   ): T = {
-    val place = new Path(target.getParent, s".${target.getName}.${UUID.randomUUID}.empty")
+    val place = CheckpointDraft.beside(target, s"${UUID.randomUUID}.empty")
     try {
       start(place, settings :+ (SQLConf.SHUFFLE_PARTITIONS.key -> partitions.toString))
       Using.resource(new QueryCheckpoint(session.sessionState.newHadoopConf(), place.toString)) {

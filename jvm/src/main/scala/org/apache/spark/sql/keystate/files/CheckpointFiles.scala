@@ -1,8 +1,8 @@
 package org.apache.spark.sql.keystate.files
 
-import java.io.FileNotFoundException
+import java.io.{FileNotFoundException, IOException}
 import java.net.URI
-import java.nio.file.NoSuchFileException
+import java.nio.file.{Files, NoSuchFileException, Path => JPath, Paths}
 import java.util.concurrent.ConcurrentHashMap
 
 import scala.util.Using
@@ -55,8 +55,15 @@ private[keystate] object CheckpointFiles {
     } catch {
       case e: Throwable =>
         out.cancel()
-        throw e
+        throw naming(file, e)
     }
+  }
+
+  /** What the disk says names no file when it is full. */
+  private def naming(file: Path, error: Throwable): Throwable = error match {
+    case e: IOException if e.getClass == classOf[IOException] && e.getCause == null =>
+      new IOException(s"$file: ${e.getMessage}", e)
+    case other => other
   }
 
   /** What a file has. None if it is not there. */
@@ -113,6 +120,35 @@ private[keystate] object CheckpointFiles {
         .getDefaultFileSystem
         .getUriDefaultPort
     catch { case NonFatal(_) => -1 } // then Spark does not add it
+
+  /** Where a place on the local disk is that is a symbolic link; the place itself if it is none. */
+  def behindLink(place: Path, conf: Configuration): Path = {
+    val local = Paths.get(place.toUri.getPath)
+    if (!isPlainLocal(place, conf) || !Files.isSymbolicLink(local)) place
+    else
+      new Path(
+        place.toUri.getScheme,
+        place.toUri.getAuthority,
+        s"${realPath(local.getParent.resolve(Files.readSymbolicLink(local)))}"
+      )
+  }
+
+  /** Whether a folder, which need not be there, is below another one, or is that. */
+  def isBelow(folder: Path, other: Path, conf: Configuration): Boolean = {
+    val (one, above) = (plainPlace(folder), plainPlace(other))
+    if (isPlainLocal(one, conf) && isPlainLocal(above, conf))
+      realPath(Paths.get(one.toUri.getPath)).startsWith(realPath(Paths.get(above.toUri.getPath)))
+    else Iterator.iterate(one)(_.getParent).takeWhile(_ != null).contains(above)
+  }
+
+  /** Without links, also if there is only a folder above it. */
+  private def realPath(path: JPath): JPath = {
+    val there = Iterator
+      .iterate(path.toAbsolutePath.normalize)(_.getParent)
+      .find(Files.exists(_))
+      .get
+    there.toRealPath().resolve(there.relativize(path.toAbsolutePath.normalize))
+  }
 
   /** Whether the folder is in an object store, where nothing is renamed. */
   def isObjectStore(folder: Path, conf: Configuration): Boolean =

@@ -304,6 +304,10 @@ private[keystate] object CheckpointOwner extends Logging {
   def mayBeAlive(checkpoint: Path, conf: Configuration): Boolean =
     notEnded(checkpoint, conf).exists(_.process.mayRun)
 
+  /** Whether anybody has had a checkpoint. */
+  def wasTaken(checkpoint: Path, conf: Configuration): Boolean =
+    ownersOf(checkpoint, conf).list().numbers.nonEmpty
+
   private def notEnded(checkpoint: Path, conf: Configuration): Option[OwnerFiles.Owner] = {
     val owners = ownersOf(checkpoint, conf)
     val found = owners.list()

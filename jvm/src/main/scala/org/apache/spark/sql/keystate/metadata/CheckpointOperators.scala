@@ -1,9 +1,14 @@
 package org.apache.spark.sql.keystate.metadata
 
+import java.nio.charset.StandardCharsets.UTF_8
+
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
+import org.json4s.jackson.JsonMethods.{compact, parse, render}
+import org.json4s.{JArray, JInt, JObject}
 
-import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkCheckpointStorage}
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkCheckpointStorage, SparkFiles}
 
 /** The stateful operators of a query, as its checkpoint has them: Keystate's operators, which have
   * a record, and Spark's own.
@@ -14,11 +19,52 @@ import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkCheckpointStor
 private[keystate] final class CheckpointOperators(conf: Configuration, root: Path) {
   private val files = CheckpointFiles.ofRun(root, conf)
   private val state = new Path(root, "state")
+  private val file = new Path(root, "_keystate/operators")
 
-  /** The ids of all operators, ascending. The folder is read again at each call. */
-  def all: Seq[Long] =
-    if (files.exists(state)) files.list(state).toSeq.flatMap(_.getPath.getName.toLongOption).sorted
-    else Nil
+  /** The ids of all operators, ascending: those that are recorded, or else those that have a folder.
+    * It is read again at each call. Throws if one of them has no folder any more.
+    */
+  def all: Seq[Long] = {
+    lost.foreach(operator => throw KeystateErrors.fileGone(s"${folder(operator)}", s"$root"))
+    numbers
+  }
+
+  /** Those that are recorded and have no folder any more. Before the first commit they may have none
+    * yet.
+    */
+  def lost: Seq[Long] = {
+    val gone = recorded.map(_.filterNot(found.contains(_))).getOrElse(Nil)
+    if (gone.isEmpty || CheckpointFiles.names(files, new Path(root, "commits")).isEmpty) Nil
+    else gone
+  }
+
+  /** Records which operators there are, unless it is recorded. By this a folder that is lost later is
+    * noticed.
+    */
+  def write(operators: Seq[Long]): Unit = if (!recorded.contains(operators)) {
+    val content =
+      JObject("format" -> JInt(1), "operators" -> JArray(operators.map(JInt(_)).toList))
+    files.mkdirs(file.getParent)
+    CheckpointFiles.write(files, file, overwriteIfPossible = true)(
+      _.write(compact(render(content)).getBytes(UTF_8))
+    )
+  }
+
+  /** All of them, also if their folders are lost. */
+  def numbers: Seq[Long] = recorded.getOrElse(found)
+
+  /** Those that have a folder. */
+  def found: Seq[Long] = CheckpointFiles.names(files, state).flatMap(_.toLongOption).sorted
+
+  private def recorded: Option[Seq[Long]] =
+    CheckpointFiles.readIfThere(files, file).map { json =>
+      SparkFiles.reading(file) {
+        val JArray(numbers) = parse(new String(json, UTF_8)) \ "operators": @unchecked
+        numbers.map {
+          case JInt(number) => number.toLong; case _ => throw new NumberFormatException
+        }
+      }
+    }
 
   def folder(operator: Long): Path = new Path(state, s"$operator")
 

@@ -6,8 +6,9 @@ import org.apache.hadoop.fs.Path
 
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
-  StateStoreWriter, StatefulOperatorStateInfo
+  StateStoreWriter, StatefulOperator, StatefulOperatorStateInfo
 }
+import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 
 import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, OperatorChanges}
 import org.apache.spark.sql.keystate.recent.Recent
@@ -23,15 +24,31 @@ private[keystate] object QueryOperators {
 
   private val checked: JSet[UUID] = Recent.set(Kept)
 
+  private val recorded: JSet[UUID] = Recent.set(Kept)
+
+  /** Writes into the checkpoint which stateful operators a query has, Spark's own too; once in a run.
+    */
+  def record(operators: Seq[StatefulOperator], session: SparkSession): Unit =
+    for {
+      first <- operators.headOption
+      info <- first.stateInfo if info.checkpointLocation.nonEmpty
+      if session.sharedState.activeStreamingQueries.values.toArray.exists {
+        case query: StreamExecution => query.runId == info.queryRunId
+        case _ => false
+      }
+      if recorded.add(info.queryRunId)
+    } new CheckpointOperators(
+      session.sessionState.newHadoopConf(),
+      new Path(info.checkpointLocation).getParent
+    ).write(operators.flatMap(_.stateInfo).map(_.operatorId).distinct.sorted)
+
   /** Does nothing but for the first micro-batch of a run. What is only explained has no query. */
   def check(info: StatefulOperatorStateInfo, session: SparkSession): Unit =
     if (info.storeVersion == 0) checked.add(info.queryRunId): Unit // nothing to compare with
     else if (!checked.contains(info.queryRunId))
       for {
         query <- session.sharedState.activeStreamingQueries.values.toArray.collectFirst {
-          case query: org.apache.spark.sql.execution.streaming.runtime.StreamExecution
-              if query.runId == info.queryRunId =>
-            query
+          case query: StreamExecution if query.runId == info.queryRunId => query
         }
         execution <- Option(query.lastExecution)
       } {

@@ -10,6 +10,7 @@ import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 import keystate.errors.KeystateErrors
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.CheckpointOwner
+import org.apache.spark.sql.keystate.operator.QueryOperators
 import org.apache.spark.sql.keystate.shim.ProviderCheck
 import org.apache.spark.sql.keystate.store.StoreConfig
 
@@ -41,6 +42,7 @@ private[keystate] object TransformWithStateRule extends Rule[SparkPlan] {
         .filter(_.nonEmpty)
         .foreach(state => CheckpointOwner.checkBegin(new Path(state).getParent))
       stateful.foreach(checkPartitions)
+      QueryOperators.record(stateful, plan.session)
       ProviderCheck.without(plan)
     }
 

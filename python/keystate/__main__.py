@@ -82,6 +82,9 @@ def _main(arguments: Sequence[str] | None) -> int:
     except (KeystateError, PySparkException, Py4JError, ValueError, OSError) as error:
         print(f"keystate: {_reason(error, given.conf)}", file=sys.stderr)
         code = 2
+    except KeyboardInterrupt:
+        print("keystate: interrupted", file=sys.stderr)
+        code = 2
     return code
 
 
@@ -172,27 +175,27 @@ def _parser() -> argparse.ArgumentParser:
     command("inspect", _inspect, "show what is in a checkpoint", "checkpoint")
     read = command("read-state", _read_state, "show a state, a row a line as JSON", "checkpoint")
     read.add_argument("--state", help="its name; '$timers' for the timers")
-    read.add_argument("--operator", type=int, help="the operator's number")
-    read.add_argument("--of-version", type=int, help="N + 1 for the state after batch N")
+    read.add_argument("--operator", type=_count, help="the operator's number")
+    read.add_argument("--of-version", type=_version, help="N + 1 for the state after batch N")
     read.add_argument("--limit", type=_count, default=20, help="how many rows; 20 by default")
     get = command("get", _get, "show what one key has in a state, as JSON", "checkpoint", "state")
     get.add_argument("key", help="as JSON, of several columns a list; a string may be bare")
-    get.add_argument("--operator", type=int, help="the operator's number")
-    get.add_argument("--of-version", type=_count, help="N + 1 for the state after batch N")
+    get.add_argument("--operator", type=_count, help="the operator's number")
+    get.add_argument("--of-version", type=_version, help="N + 1 for the state after batch N")
     get.add_argument("--map-key", help="of a map: the one entry that is wanted")
     get.add_argument("--start", help="of a sorted map: where a range begins")
     get.add_argument("--end", help="of a sorted map: the first key after the range")
     past = command(
         "history", _history, "show what each batch changed of one key", "checkpoint", "key"
     )
-    past.add_argument("--operator", type=int, help="the operator's number")
+    past.add_argument("--operator", type=_count, help="the operator's number")
     past.add_argument(
         "--follow", action="store_true", help="go on with a running query, until it is stopped"
     )
     forget = command(
         "forget", _forget, "let a query forget all states and timers of a key", "checkpoint", "key"
     )
-    forget.add_argument("--operator", type=int, help="the operator's number; by default all")
+    forget.add_argument("--operator", type=_count, help="the operator's number; by default all")
     forget.add_argument(
         "--check", action="store_true", help="only look what is left of it; reads every file"
     )
@@ -200,11 +203,11 @@ def _parser() -> argparse.ArgumentParser:
         "serve", _serve, "show a page and answer lookups by HTTP, until it is stopped", "checkpoint"
     )
     serve.add_argument("--host", default="127.0.0.1", help="127.0.0.1 by default")
-    serve.add_argument("--port", type=_count, default=8460, help="8460 by default; 0 for any")
+    serve.add_argument("--port", type=_port, default=8460, help="8460 by default; 0 for any")
     serve.add_argument("--token-file", help="has the token; by default one is made and printed")
     command("verify", _verify, "check every file of a checkpoint", "checkpoint")
     copy = command("savepoint", _savepoint, "copy what a query goes on from", "checkpoint", "path")
-    copy.add_argument("--of-version", type=_count, help="N + 1 for the state after batch N")
+    copy.add_argument("--of-version", type=_version, help="N + 1 for the state after batch N")
     backups.options(copy)
     command("savepoints", _savepoints, "list the savepoints of a checkpoint", "checkpoint")
     what = "make a checkpoint of a savepoint"
@@ -220,7 +223,7 @@ def _parser() -> argparse.ArgumentParser:
         "change the partitions of a query that is stopped, or elastic",
         "checkpoint",
     )
-    rescale.add_argument("partitions", type=int)
+    rescale.add_argument("partitions", type=_partitions)
     report = command("report", _report_page, "write what is in a checkpoint as HTML", "checkpoint")
     report.add_argument("path", help="the file to write")
     examine = command("doctor", _examine, "check that stateful queries can run here")
@@ -270,10 +273,18 @@ def _tell(given: argparse.Namespace, found: Any, told: str) -> None:
     print(json.dumps(found, indent=2) if given.json else told, flush=True)
 
 
-def _count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"must be a number from 0 on, got {text}")
+def _number(text: str, least: int, most: int) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"must be a number from {least} on, got {text}")
+    if int(text) > most:
+        raise argparse.ArgumentTypeError(f"must be at most {most}, got {text}")
     return int(text)
+
+
+_version = partial(_number, least=0, most=2**63 - 1)
+_count = partial(_number, least=0, most=2**31 - 1)
+_partitions = partial(_number, least=1, most=2**31 - 1)
+_port = partial(_number, least=0, most=2**16 - 1)
 
 
 def _read_state(spark: SparkSession, given: argparse.Namespace) -> int:

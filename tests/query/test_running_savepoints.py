@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import shutil
+import threading
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keystate
 import pytest
-from keystate import CheckpointError, admin
+from keystate import CheckpointError, _rescale_requests, admin
 from keystate.__main__ import main
 from keystate._command import backups
+from keystate._jvm import bridge
 from keystate.session import FORMAT_KEY
 from pyspark.sql import DataFrame
 
@@ -222,7 +227,7 @@ def test_by_reference_on_a_local_disk(
     assert admin.savepoint(str(original), str(saved), by_reference=True) == 1
     assert inodes(saved) and inodes(saved).items() <= inodes(original).items()
     admin.savepoint(str(original), str(other), version=1, by_reference=True)
-    (first, second) = admin.savepoints(str(original))
+    (second, first) = admin.savepoints(str(original))
     assert (first["kind"], first["batch"], first["state"]) == ("links", 1, "ok")
     assert first["shared_bytes"] > 0 and second["batch"] == 0
     shutil.rmtree(original)
@@ -290,8 +295,8 @@ def test_backups_of_another_folder_stay(
             hour += 1
     admin.savepoint(checkpoint, str(tmp_path / "backups#hourly" / "by-hand"))
     newest = f"file:{tmp_path}/backups#hourly/20260101T030000Z"
-    deleted = backups.prune(spark, checkpoint, newest, 1)
-    assert deleted == [f"file:{tmp_path}/backups#hourly/20260101T020000Z"]
+    deleted, kept = backups.prune(spark, checkpoint, newest, 1)
+    assert kept == {} and deleted == [f"file:{tmp_path}/backups#hourly/20260101T020000Z"]
     assert sorted(str(one.relative_to(tmp_path)) for one in tmp_path.glob("backups*/*")) == [
         "backups#daily/20260101T000000Z",
         "backups#daily/20260101T010000Z",
@@ -305,3 +310,156 @@ def test_a_version_is_no_negative_number(capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit):
         main(["savepoint", "checkpoint", "path", "--of-version", "-1"])
     assert "must be a number from 0 on, got -1" in capsys.readouterr().err
+
+
+def test_backups_by_a_clock_that_is_set_back(
+    spark: Any, stream: Callable[[str], Any], tmp_path: Path
+) -> None:
+    """What they have says which is old; one that a query has gone on from is kept."""
+    fed = stream("key long")
+    checkpoint, folder = str(fed.checkpoint), tmp_path / "backups"
+
+    def made(hour: int, feeds: bool = True) -> str:
+        if feeds:
+            fed.feed([(1,)])
+            fed.run(build)
+        place = folder / f"20260101T{hour:02}0000Z"
+        admin.savepoint(checkpoint, str(place))
+        for path in (fed.checkpoint / "_keystate/savepoints").iterdir():
+            record = json.loads(path.read_text())
+            if record["savepoint"].endswith(place.name):
+                record["time"] = hour * 3600_000
+                path.write_text(json.dumps(record))
+        return f"file:{place}"
+
+    def there() -> list[str]:
+        return sorted(f"file:{path}" for path in folder.iterdir())
+
+    first, second = made(20), made(21)
+    third = made(3)
+    assert backups.prune(spark, checkpoint, third, 2) == ([first], {})
+    # Nothing was committed since the last one.
+    fourth = made(2, feeds=False)
+    assert backups.prune(spark, checkpoint, fourth, 2) == ([second], {})
+    assert there() == sorted([third, fourth])
+    # A query goes on from one of them, and has ended.
+    fed.checkpoint, original = Path(third.removeprefix("file:")), fed.checkpoint
+    fed.feed([(1,)])
+    fed.run(build)
+    fed.checkpoint = original
+    used = [one for one in admin.savepoints(checkpoint) if one["state"] == "used"]
+    assert [one["savepoint"] for one in used] == [third]
+    fifth, sixth = made(4), made(5)
+    assert backups.prune(spark, checkpoint, sixth, 1) == (
+        [fourth, fifth],
+        {third: "a query has gone on from it"},
+    )
+    assert there() == sorted([third, sixth])
+
+
+def test_backups_that_were_cut_off(
+    spark: Any, stream: Callable[[str], Any], tmp_path: Path
+) -> None:
+    fed = stream("key long")
+    fed.feed([(1,)])
+    fed.run(build)
+    checkpoint, folder = str(fed.checkpoint), tmp_path / "backups"
+    newest = str(folder / "20260101T050000Z")
+    admin.savepoint(checkpoint, newest)
+    for hours, name in ((0.5, "20260101T030000Z"), (2, "20260101T020000Z"), (2, "by-hand")):
+        draft = folder / f".{name}.{uuid.uuid4()}"
+        draft.mkdir()
+        (draft / "metadata").write_text("")
+        record = {
+            "state": "begun",
+            "savepoint": f"file:{draft}",
+            "kind": "copy",
+            "batch": -1,
+            "time": int((time.time() - hours * 3600) * 1000),
+            "shared_bytes": 0,
+        }
+        records = fed.checkpoint / "_keystate/savepoints"
+        (records / str(uuid.uuid4())).write_text(json.dumps(record))
+    states = [one["state"] for one in admin.savepoints(checkpoint)]
+    assert sorted(states) == ["ok", "unfinished", "unfinished", "unfinished"]
+    deleted, kept = backups.prune(spark, checkpoint, f"file:{newest}", 5)
+    assert len(deleted) == 1 and ".20260101T020000Z." in deleted[0] and not kept
+    assert not Path(deleted[0].removeprefix("file:")).exists()
+    left = sorted(path.name.split(".")[1] for path in folder.iterdir() if path.name[0] == ".")
+    assert left == ["20260101T030000Z", "by-hand"]
+
+
+def test_a_killed_savepoint_is_listed(
+    spark: Any, stream: Callable[[str], Any], tmp_path: Path
+) -> None:
+    """While it is made it is in the list, as what is left of it would be."""
+    fed = stream("key long")
+    fed.feed([(1,)])
+    fed.run(build)
+    file = next(fed.checkpoint.glob("sources/0/0"))
+    content = file.read_bytes()
+    file.unlink()
+    os.mkfifo(file)  # whoever reads it waits
+    maker = threading.Thread(
+        target=admin.savepoint,
+        args=(str(fed.checkpoint), str(tmp_path / "copy")),
+        kwargs={"spark": spark},
+    )
+    maker.start()
+    deadline = time.monotonic() + 60
+    found: list[Any] = []
+    while not found and time.monotonic() < deadline:
+        found = admin.savepoints(str(fed.checkpoint))
+    writer = os.open(file, os.O_WRONLY | os.O_NONBLOCK)  # fails if nobody waits
+    os.write(writer, content)
+    os.close(writer)
+    maker.join(60)
+    assert not maker.is_alive()
+    assert [one["state"] for one in found] == ["unfinished"]
+    assert "/.copy." in found[0]["savepoint"] and found[0]["name"] == "copy"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        (["serve", "ck", "--port", "70000"], "at most 65535"),
+        (["savepoint", "ck", "to", "--every", "9999999d"], "at most 3650d"),
+        (["read-state", "ck", "--operator", "1" * 23], "at most 2147483647"),
+        (["read-state", "ck", "--of-version", "1" * 23], f"at most {2**63 - 1}"),
+        (["read-state", "ck", "--limit", "2147483648"], "at most 2147483647"),
+        (["get", "ck", "s", "1", "--operator", "1" * 23], "at most 2147483647"),
+        (["forget", "ck", "1", "--operator", "1" * 23], "at most 2147483647"),
+        (["history", "ck", "1", "--operator", "1" * 23], "at most 2147483647"),
+        (["rescale", "ck", "1" * 23], "at most 2147483647"),
+        (["rescale", "ck", "0"], "from 1 on"),
+    ],
+)
+def test_numbers_that_nothing_can_have(
+    arguments: list[str], match: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert match in capsys.readouterr().err
+
+
+def test_interrupted_while_it_waits_for_a_rescale(
+    spark: Any, stream: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request goes, so no driver carries it out later."""
+    fed = stream("key long")
+    fed.feed([(1,)])
+    fed.run(build)
+    folder = fed.checkpoint / "_keystate/rescale"
+    bridge.call(spark, "listenForRescales", str(fed.checkpoint), True)
+    owners = fed.checkpoint / "_keystate/owners"
+    next(owners.glob("*.ended")).unlink()  # as if the query ran
+
+    def interrupted(_: float) -> None:
+        assert list(folder.glob("*.request"))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_rescale_requests.time, "sleep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _rescale_requests.ask(spark, str(fed.checkpoint), 3, 60)
+    assert not list(folder.glob("*.request"))

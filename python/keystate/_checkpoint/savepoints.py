@@ -49,18 +49,20 @@ def savepoint(
 
 
 def savepoints(checkpoint: str, *, spark: SparkSession | None = None) -> list[dict[str, Any]]:
-    """The savepoints that were made of a checkpoint, oldest first.
+    """The savepoints that were made of a checkpoint, in the order of what they have.
 
     Args:
         checkpoint: the query's checkpoint location.
         spark: the session; by default the active one.
 
     Returns:
-        For each ``savepoint`` (where it is), ``batch``, ``time`` (when it was made, ms since the
-        epoch), ``kind`` (``copy``, ``links`` or ``references``), ``bytes`` (of its own),
-        ``shared_bytes`` (that it has in common with the checkpoint) and ``state``: ``ok``;
-        ``unfinished``, which :func:`delete` deletes; or ``missing``, of one by reference that was
-        deleted or moved by other means, so that the checkpoint still keeps its files.
+        For each ``savepoint`` (where it is), ``name`` (its folder's), ``batch`` (-1 if it is not
+        known), ``time`` (when it was made, ms since the epoch), ``kind`` (``copy``, ``links`` or
+        ``references``), ``bytes`` (of its own), ``shared_bytes`` (that it has in common with the
+        checkpoint) and ``state``: ``ok``; ``unfinished``, which is being made or was cut off, and
+        :func:`delete` deletes; ``used`` once a query has gone on from it; or ``missing``, of one
+        by reference that was deleted or moved by other means, so that the checkpoint still keeps
+        its files.
     """
     session = bridge.session_or_active(spark, "savepoints")
     found: list[dict[str, Any]] = bridge.operation(session, "savepoints", checkpoint)

@@ -24,7 +24,10 @@ from keystate.errors import KeystateError
 Tell = Callable[[dict[str, Any], str], None]
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_MOST_SECONDS = 3650 * 86400
 _NAME = re.compile(r"\d{8}T\d{6}Z")
+#: What a call that reads or changes checkpoints may fail with, so that the next one is tried.
+_REFUSALS = (KeystateError, PySparkException)
 #: How old a savepoint is that is not finished, before it is taken for one that was cut off.
 _LEASE_SECONDS = 3600
 
@@ -34,7 +37,10 @@ def seconds(given: str) -> int:
     found = re.fullmatch(r"([1-9]\d{0,6})([smhd])", given)
     if not found:
         raise argparse.ArgumentTypeError(f"must be a time such as 90s, 15m, 1h or 1d, got {given}")
-    return int(found[1]) * _UNITS[found[2]]
+    length = int(found[1]) * _UNITS[found[2]]
+    if length > _MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"must be at most {_MOST_SECONDS // 86400}d, got {given}")
+    return length
 
 
 def original(command: argparse.ArgumentParser) -> None:
@@ -138,45 +144,80 @@ def _take(spark: SparkSession, given: argparse.Namespace, tell: Tell) -> None:
             batch = admin.savepoint(
                 given.checkpoint, place, by_reference=given.by_reference, spark=spark
             )
-            took = time.monotonic() - began
-            deleted = prune(spark, given.checkpoint, place, given.keep)
-            tell(
-                {"savepoint": place, "batch": batch, "seconds": took, "deleted": deleted},
-                f"{place} has the state after batch {batch}, in {took:.1f} s"
-                + "".join(f"; deleted {old}" for old in deleted),
-            )
-        except (KeystateError, PySparkException) as error:
+        except _REFUSALS as error:
             if is_first:
                 raise
             print(f"keystate: no savepoint at {place}: {error}", file=sys.stderr, flush=True)
+        else:
+            took = time.monotonic() - began
+            deleted, kept = prune(spark, given.checkpoint, place, given.keep)
+            tell(
+                {
+                    "savepoint": place,
+                    "batch": batch,
+                    "seconds": took,
+                    "deleted": deleted,
+                    "kept": kept,
+                },
+                f"{place} has the state after batch {batch}, in {took:.1f} s"
+                + "".join(f"; deleted {old}" for old in deleted)
+                + "".join(f"; kept {old}: {why}" for old, why in kept.items()),
+            )
         is_first = False
         time.sleep(max(0.0, given.every - (time.monotonic() - began)))
 
 
-def prune(spark: SparkSession, checkpoint: str, newest: str, keep: int) -> list[str]:
+def prune(
+    spark: SparkSession, checkpoint: str, newest: str, keep: int
+) -> tuple[list[str], dict[str, str]]:
     """Deletes old savepoints of those that were made by time, and those that were cut off.
+
+    What a savepoint has, and not the clock, says how old it is. One that a query has gone on from
+    has more than a savepoint by now, so it is kept.
 
     Args:
         spark: the session.
         checkpoint: what they are of.
-        newest: one of them. What is in other folders or buckets than it is left alone.
-        keep: how many stay.
+        newest: the one that was made last, which stays. What is in other folders or buckets than it
+            is left alone.
+        keep: how many stay, besides those that a query has gone on from.
 
     Returns:
-        Where the deleted ones were.
+        Where the deleted ones were; and those that had to go and stay, each with the reason.
     """
-    made = [
-        savepoint
-        for savepoint in bridge.operation(spark, "savepointsBeside", checkpoint, newest)
-        if _NAME.fullmatch(savepoint["savepoint"].rpartition("/")[2])
-    ]
+    kept: dict[str, str] = {}
+    try:
+        beside = bridge.operation(spark, "savepointsBeside", checkpoint, newest)
+    except _REFUSALS as error:
+        return [], {newest.rpartition("/")[0]: str(error)}
+    made = [one for one in beside if _NAME.fullmatch(one["name"])]
     now = time.time()
-    whole = [savepoint for savepoint in made if savepoint["state"] == "ok"]
-    old = whole[: max(0, len(whole) - keep)] + [
-        savepoint
-        for savepoint in made
-        if savepoint["state"] == "unfinished" and now - savepoint["time"] / 1000 > _LEASE_SECONDS
+    whole = [one for one in made if one["state"] == "ok"]
+    wanted = max(0, len(whole) - keep)
+    old = [one for one in whole if not _is_at(one, newest)][:wanted]
+    # They are in order of what they have, so those before the first that stays are old.
+    first = next((one for one in whole if one not in old), None)
+    for one in made:
+        if one is first:
+            break
+        if one["state"] == "used":
+            kept[one["savepoint"]] = "a query has gone on from it"
+    cut_off = [
+        one
+        for one in made
+        if one["state"] == "unfinished" and now - one["time"] / 1000 > _LEASE_SECONDS
     ]
-    for savepoint in old:
-        admin.delete(savepoint["savepoint"], spark=spark)
-    return [savepoint["savepoint"] for savepoint in old]
+    deleted = []
+    for one in [*old, *cut_off]:
+        try:
+            admin.delete(one["savepoint"], spark=spark)
+            deleted.append(one["savepoint"])
+        except _REFUSALS as error:
+            kept[one["savepoint"]] = str(error)
+    return deleted, kept
+
+
+def _is_at(savepoint: dict[str, Any], place: str) -> bool:
+    """Whether it is the one of this name; all are in one folder."""
+    name: str = savepoint["name"]
+    return name == place.rpartition("/")[2]

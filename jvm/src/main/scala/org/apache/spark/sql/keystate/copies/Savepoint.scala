@@ -52,8 +52,11 @@ private[keystate] final class Savepoint(
       fork = fork
     )
 
+  private val records = new SavepointRecords(checkpoint.root, conf)
+  private val kind = if (links) SavepointRecords.Links else SavepointRecords.Copy
+
   /** Returns the micro-batch that the copy holds. */
-  def write(): Long = write(attempts = 10)
+  def write(): Long = records.telling(draft.root, kind)(write(attempts = 10))
 
   private def write(attempts: Int): Long = {
     lazy val batch = checkpoint.batch(version.fold(checkpoint.lastBatch)(_ - 1))
@@ -80,11 +83,10 @@ private[keystate] final class Savepoint(
   /** For lists of savepoints only: where nothing can be written there is no list. */
   private def tell(batch: Long, shared: Long): Unit =
     try {
-      val kind = if (links) SavepointRecords.Links else SavepointRecords.Copy
       val now = System.currentTimeMillis
       val record = SavepointRecords
         .Record(SavepointRecords.Made, s"$target", kind, batch, now, shared)
-      new SavepointRecords(checkpoint.root, conf).make(UUID.randomUUID.toString, record): Unit
+      records.make(UUID.randomUUID.toString, record): Unit
     } catch { case _: IOException => }
 
   /** Returns the micro-batch as its copied entries have it. */

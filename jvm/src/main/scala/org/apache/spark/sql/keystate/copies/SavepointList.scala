@@ -6,7 +6,8 @@ import org.json4s.jackson.JsonMethods.{compact, render}
 import org.json4s.{JArray, JInt, JObject, JString}
 
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
+import keystate.version.PinnedVersions
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, QueryLogs}
 
 /** The savepoints of a checkpoint that are there, by its records. */
 private[keystate] final class SavepointList(root: Path, conf: Configuration) {
@@ -14,21 +15,28 @@ private[keystate] final class SavepointList(root: Path, conf: Configuration) {
 
   private val records = new SavepointRecords(root, conf)
 
-  /** As JSON, oldest first.
+  /** As JSON, in the order of what they have: by micro-batch, and then by time. Clocks are set back.
     *
     * @param in
     *   the folder whose savepoints are listed; None for all
     */
   def run(in: Option[Path] = None): String = {
     new StoredReferences(root, conf).sweep()
-    val made = records.all
-      .filter(_._2.state == SavepointRecords.Made)
+    val found = records.all.toSeq
+      .filter(_._2.state != SavepointRecords.Abandoned)
       .filter { case (_, record) =>
         in.forall(CheckpointFiles.isSamePlace(_, new Path(record.savepoint).getParent))
       }
-      .toSeq
-    val found = made.sortBy(_._2.time).flatMap { case (id, record) => describe(id, record) }
-    compact(render(JArray(found.toList)))
+    val made = found.collect {
+      case (_, record) if record.state == SavepointRecords.Made => record.savepoint
+    }.toSet
+    val listed = found
+      // A list has each once: in an object store it is written where it is to be.
+      .filter { case (_, record) =>
+        record.state == SavepointRecords.Made || !made(record.savepoint)
+      }
+      .sortBy { case (_, record) => (record.batch, record.time) }
+    compact(render(JArray(listed.flatMap { case (id, record) => describe(id, record) }.toList)))
   }
 
   /** Lets go of what a savepoint has of this checkpoint, which was deleted by other means than
@@ -49,9 +57,12 @@ private[keystate] final class SavepointList(root: Path, conf: Configuration) {
     val path = new Path(record.savepoint)
     val fs = path.getFileSystem(conf)
     val isThere = fs.exists(path)
-    val refers = record.kind == SavepointRecords.References
+    val isMade = record.state == SavepointRecords.Made
+    val refers = isMade && record.kind == SavepointRecords.References
     if (!isThere && !refers) {
-      records.delete(id)
+      // One that is begun has nothing there yet.
+      if (isMade || System.currentTimeMillis - record.time > PinnedVersions.LeaseMillis)
+        records.delete(id)
       None
     } else {
       val bytes =
@@ -61,11 +72,13 @@ private[keystate] final class SavepointList(root: Path, conf: Configuration) {
             (if (record.kind == SavepointRecords.Links) record.shared_bytes else 0)
       val state =
         if (!isThere) "missing"
-        else if (fs.exists(CheckpointOwner.unfinished(path))) "unfinished"
+        else if (!isMade || fs.exists(CheckpointOwner.unfinished(path))) "unfinished"
+        else if (isUsed(path, record.batch)) "used"
         else "ok"
       Some(
         JObject(
           "savepoint" -> JString(record.savepoint),
+          "name" -> JString(CheckpointDraft.targetName(path)),
           "batch" -> JInt(record.batch),
           "time" -> JInt(record.time),
           "kind" -> JString(record.kind),
@@ -76,4 +89,9 @@ private[keystate] final class SavepointList(root: Path, conf: Configuration) {
       )
     }
   }
+
+  /** Whether a query has gone on from it, or an offline change, so it may have more by now. */
+  private def isUsed(savepoint: Path, batch: Long): Boolean =
+    CheckpointOwner.wasTaken(savepoint, conf) ||
+      QueryLogs.commits(conf, savepoint).batches.exists(_ > batch)
 }

@@ -1,6 +1,8 @@
 package org.apache.spark.sql.keystate.copies
 
+import java.io.IOException
 import java.nio.charset.StandardCharsets.UTF_8
+import java.util.UUID
 
 import scala.util.control.NonFatal
 
@@ -13,7 +15,8 @@ import keystate.errors.DamagedFileException
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 
 /** The savepoints of a checkpoint, in its folder `_keystate/savepoints`: a file for each, with its id
-  * as name. It is written once, when the savepoint's files are there.
+  * as name. It is written once, when the savepoint's files are there. As long as they are written
+  * there is another one, which says where: so a list has those that were cut off.
   *
   * For a savepoint by reference it decides whether its references count. Whoever makes the savepoint
   * writes that it is made, and only then lets others see it. Whoever finds references without a
@@ -26,6 +29,18 @@ private[keystate] final class SavepointRecords(checkpoint: Path, conf: Configura
   private implicit val formats: Formats = DefaultFormats
   private val folder = new Path(checkpoint, "_keystate/savepoints")
   private val files = CheckpointFiles.create(folder, conf)
+
+  /** Tells lists of a savepoint while it is made. Where nothing can be written there is no list. */
+  def telling[T](place: Path, kind: String)(make: => T): T = {
+    val id = UUID.randomUUID.toString
+    val begun = Record(Begun, s"$place", kind, -1, System.currentTimeMillis, 0)
+    def quietly(body: => Unit): Unit =
+      try body
+      catch { case _: IOException => }
+    quietly(decide(id, begun): Unit)
+    try make
+    finally quietly(delete(id))
+  }
 
   /** Writes that a savepoint is made. False if it was abandoned. */
   def make(id: String, record: Record): Boolean = decide(id, record).state == Made
@@ -67,6 +82,7 @@ private[keystate] final class SavepointRecords(checkpoint: Path, conf: Configura
 }
 
 private[keystate] object SavepointRecords {
+  final val Begun = "begun"
   final val Made = "made"
   final val Abandoned = "abandoned"
 
@@ -75,7 +91,7 @@ private[keystate] object SavepointRecords {
   final val References = "references"
 
   /** @param savepoint
-    *   where it is
+    *   where it is, or is written
     * @param kind
     *   how it has the state: `Copy`, `Links` or `References`
     * @param time

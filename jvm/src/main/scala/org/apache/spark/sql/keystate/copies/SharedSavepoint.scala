@@ -63,7 +63,7 @@ private[keystate] final class SharedSavepoint(
   def write(): Long = {
     newDraft(() => ()).checkFree()
     references.sweep()
-    write(Attempts)
+    records.telling(target, SavepointRecords.References)(write(Attempts))
   }
 
   @tailrec private def write(attempts: Int): Long = {
@@ -82,13 +82,13 @@ private[keystate] final class SharedSavepoint(
         case e: Throwable =>
           // Once it may be seen, it keeps its references whatever happens.
           if (!maySee)
-            try references.release(id)
+            try references.forget(id)
             catch { case NonFatal(suppressed) => e.addSuppressed(suppressed) }
           throw e
       }
     if (done) batch.number
     else {
-      references.delete(references.all().filter(_.id == id))
+      references.forget(id)
       if (attempts == 1 || version.isDefined)
         throw KeystateErrors.cannotShare(source.location, batch.version)
       write(attempts - 1)

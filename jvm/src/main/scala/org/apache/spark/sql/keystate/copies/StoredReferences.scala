@@ -46,9 +46,14 @@ private[keystate] final class StoredReferences(root: Path, conf: Configuration) 
     */
   def release(id: String): Unit = {
     val isMade = !records.abandon(id)
-    delete(all().filter(_.id == id))
+    forget(id)
     if (isMade) records.delete(id)
   }
+
+  /** As `release`, for one of which nobody but its maker can know. It writes nothing, for the disk may
+    * be full.
+    */
+  def forget(id: String): Unit = delete(all().filter(_.id == id))
 
   def delete(found: Seq[Found]): Unit =
     Concurrently.map(found)(one => files.delete(one.path)): Unit

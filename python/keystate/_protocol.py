@@ -99,6 +99,8 @@ class Control:
     LATE_WATERMARK: Final = "late_watermark"
     PROCESSING_TIME: Final = "processing_time"
     REAL_TIME: Final = "real_time"
+    TIMERS_SENT: Final = "timers_sent"
+    TIMERS_LEFT: Final = "timers_left"
     EVENT_TIME_COLUMN: Final = "event_time_column"
     SECOND_EVENT_TIME_COLUMN: Final = "second_event_time_column"
     SERVER: Final = "server"

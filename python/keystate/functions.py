@@ -128,9 +128,10 @@ class TimerService(_Clocks, Protocol):
     """The operator's clocks, and the timers of the current key.
 
     A key has any number of timers; setting one that is set already changes nothing. A timer fires
-    once, after the rows of the first later micro-batch whose clock has passed it: the watermark, or
-    the micro-batch's time. Timers fire in the order of their times. In a batch query all of them
-    fire when the input has ended.
+    once, after the rows of the first micro-batch whose clock has passed it: the watermark, or the
+    micro-batch's time. That may be the micro-batch that sets it. A key's timers fire in the order
+    of their times. One that a timer sets at or before its own time waits for the next micro-batch.
+    In a batch query all of them fire when the input has ended.
     """
 
     def register_event_time_timer(self, timestamp: int) -> None:

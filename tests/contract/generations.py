@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from bisect import bisect_left
 from collections import deque
@@ -11,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from keystate._protocol import Answer, Bound, Control, Message
-from keystate._worker.messages.columns import GONE, Columns
+from keystate._worker.messages.columns import GONE, Columns, list_column
+from keystate._worker.messages.state_client import OWN_CLIENT
 from keystate.testing._stores import MapStore
 from keystate.testing._subtask import _Message
 
@@ -23,11 +25,16 @@ class Turns:
         job: the harness's.
         index: of the subtask.
         told: what a message tells of the task.
+        clock: of the micro-batch.
+        no_rows: no rows of the inputs.
         chance: decides when answers are read, and when a generation of keys begins.
     """
 
-    def __init__(self, job: Any, index: int, told: Any, chance: random.Random) -> None:
-        self.job, self.chance = job, chance
+    def __init__(
+        self, job: Any, index: int, told: Any, clock: Any, no_rows: Any, chance: random.Random
+    ) -> None:
+        self.job, self.index, self.clock, self.chance = job, index, clock, chance
+        self.no_rows = no_rows
         self.subtask = job._subtasks[index]
         self.subtask.open(told)
         self.operator = self.subtask._operator
@@ -40,23 +47,46 @@ class Turns:
         #: Maps with more entries stay here.
         self.inline = chance.choice([0, 3, 1000])
         self.operator.begin_task(self.control)
-        self.operator._context._client = _Client(self)
+        self.control[OWN_CLIENT] = _Client(self)
 
     def read(self, most: int) -> None:
         """Reads so many answers, if there are."""
         for _ in range(min(most, len(self.unread))):
-            message = self.unread.popleft()
-            self.emitted += self.job._results.decode(message.elements(Answer.OUT))
-            generation = message.generation()
-            keys = list(self.keys_of.get(generation, ()))
-            self.job._apply(keys, message)
-            current = self.control[Control.GENERATION]
-            until = message.until()
-            if generation >= 0 and generation != current and until == len(keys):
-                self.before = None
+            self.take(self.unread.popleft())
 
-    def send(self, keys: list[Any], rows: Any, timers: list[Any], gone: list[bool]) -> None:
-        """Sends a message of rows, or of timers.
+    def take(self, message: _Answer) -> None:
+        """Takes in an answer."""
+        self.emitted += self.job._results.decode(message.elements(Answer.OUT))
+        generation = message.generation()
+        keys = list(self.keys_of.get(generation, ()))
+        self.job._apply(keys, message)
+        current = self.control[Control.GENERATION]
+        until = message.until()
+        if generation >= 0 and generation != current and until == len(keys):
+            self.before = None
+
+    def send(self, *parts: Any) -> None:
+        """Sends a message; see `message`."""
+        for answer in self.operator.answer(self.message(*parts), self.control):
+            self.unread.append(_Answer(answer))
+
+    def next_timers(self, timers: list[Any], no_rows: Any) -> tuple[Any, ...] | None:
+        """Takes the first of some timers that are due; what `message` takes, if any may fire."""
+        sent, gone = [], []
+        for timer in timers[: self.chance.choice([1, 2, 5, 30])]:
+            is_gone = timer not in list(self.job.timers)
+            self.job.timers.change(timer, False)
+            timers.remove(timer)
+            known = timer.key in self.slots or (
+                self.before is not None and timer.key in self.before
+            )
+            if not is_gone or known:
+                sent.append(timer)
+                gone.append(is_gone)
+        return ([timer.key for timer in sent], no_rows, sent, gone) if sent else None
+
+    def message(self, keys: list[Any], rows: Any, timers: list[Any], gone: list[bool]) -> Columns:
+        """A message of rows, or of timers.
 
         Args:
             keys: of the rows or timers.
@@ -82,8 +112,7 @@ class Turns:
         columns[Message.TIMER_SLOTS] = of_keys if timers else none
         columns[Message.TIMER_DOMAINS] = pa.array(domains, pa.int8())
         columns[Message.TIMER_TIMES] = pa.array([timer.time for timer in timers], pa.int64())
-        for answer in self.operator.answer(_Message(columns), self.control):
-            self.unread.append(_Answer(answer))
+        return _Message(columns)
 
     def _sent(self, store: Any, keys: list[Any]) -> dict[str, pa.Array]:
         """What a message has of these keys: null where a map stays here."""
@@ -100,6 +129,16 @@ class Turns:
         """Before a message: maybe reads answers, and maybe opens a generation."""
         if self.chance.random() < 0.5:
             self.read(self.chance.choice([1, 2, 100]))
+        self.open()
+
+    def due(self) -> list[Any]:
+        """The timers of the subtask that are due and stored."""
+        of_subtask = self.job.keys.subtask_of_group
+        due = self.job.timers.due(self.clock.watermark, self.clock.processing_time)
+        return [timer for timer in due if of_subtask(timer.group) == self.index]
+
+    def open(self) -> None:
+        """Maybe opens a generation."""
         if self.before is None and self.slots and self.chance.random() < 0.5:
             self.before = self.slots
             self.slots = {}
@@ -109,12 +148,30 @@ class Turns:
 
 
 class _Client:
-    """Answers what a worker asks of maps that have stayed here."""
+    """Answers what a worker asks of maps that have stayed here, and for timers."""
 
     generation: int
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
+
+    def changes(self, changes: pa.RecordBatch) -> None:
+        self._turns.take(_Answer(changes))
+
+    def timers(self) -> pa.RecordBatch | None:
+        turns = self._turns
+        due = turns.due()
+        if not due:
+            return None
+        turns.open()
+        given = turns.next_timers(due, turns.no_rows)
+        assert given is not None  # all changes are known
+        columns = dict(turns.message(*given)._columns)  # type: ignore[attr-defined]
+        told = {**turns.control, Control.TIMERS_LEFT: bool(due)}
+        del told[OWN_CLIENT]
+        made = {name: list_column(column) for name, column in columns.items()}
+        made[Message.CONTROL] = pa.array([json.dumps(told).encode()])
+        return pa.RecordBatch.from_arrays(list(made.values()), list(made))
 
     def close(self) -> None:
         pass
@@ -170,12 +227,14 @@ def run(job: Any, chance: random.Random, rows: Any, clock: Any, before: Any) -> 
     """
     for store in job.stores:
         store.begin(clock.watermark, clock.processing_time)
+    job.timers.begin()
     work = job._assign(rows, job.timers.due(clock.watermark, clock.processing_time))
     emitted = []
     for index, each in sorted(work.items()):
         late = {Control.LATE_WATERMARK: before.watermark}
-        turns = Turns(job, index, {**clock.told(), **late, **job._told(index)}, chance)
+        told = {**clock.told(), **late, **job._told(index)}
         mine = rows.take(each.rows)
+        turns = Turns(job, index, told, clock, mine.take([]), chance)
         start = 0
         while start < len(each.keys):
             size = chance.choice([1, 2, 5, 30])
@@ -183,23 +242,13 @@ def run(job: Any, chance: random.Random, rows: Any, clock: Any, before: Any) -> 
             places = list(range(start, min(start + size, len(each.keys))))
             turns.send([each.keys[p] for p in places], mine.take(places), [], [])
             start += size
-        timers = list(each.timers)
+        # As a query does: what has been read by then counts.
+        timers = turns.due()
         while timers:
-            size = chance.choice([1, 2, 5, 30])
             turns.step()
-            sent, gone = [], []
-            for timer in timers[:size]:
-                is_gone = timer not in list(job.timers)
-                job.timers.change(timer, False)
-                known = timer.key in turns.slots or (
-                    turns.before is not None and timer.key in turns.before
-                )
-                if not is_gone or known:
-                    sent.append(timer)
-                    gone.append(is_gone)
-            del timers[:size]
-            if sent:
-                turns.send([timer.key for timer in sent], mine.take([]), sent, gone)
+            given = turns.next_timers(timers, turns.no_rows)
+            if given is not None:
+                turns.send(*given)
         for answer in turns.operator.end_task():
             turns.unread.append(_Answer(answer))
         turns.read(10**9)

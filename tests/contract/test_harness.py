@@ -140,7 +140,7 @@ def test_state_lasts_from_batch_to_batch_and_can_be_looked_at() -> None:
             harness.state("a", "x")
 
 
-def test_timers_fire_after_the_rows_of_the_next_batch_in_order_of_time() -> None:
+def test_timers_fire_after_the_rows_in_order_of_time() -> None:
     with recorder() as harness:
         harness.process_batch([("a", 300, at(1)), ("b", 200, at(1)), ("a", 777, at(1))])
         assert harness.timers("b") == [
@@ -148,12 +148,15 @@ def test_timers_fire_after_the_rows_of_the_next_batch_in_order_of_time() -> None
             (TimeDomain.PROCESSING_TIME, 2000),
         ]
         emitted = harness.process_batch([("a", 1, at(900)), ("c", 150, at(900))], watermark=300)
-        # 150 is due already, but was set in this batch.
-        assert [tuple(r[:2]) for r in emitted] == [("a", 1078), ("c", 150), ("b", 200), ("a", 300)]
-        assert harness.advance_watermark(200) == [("c", 150, 0, 0, 1)]
+        rows, fired = emitted[:2], emitted[2:]
+        assert [tuple(r[:2]) for r in rows] == [("a", 1078), ("c", 150)]
+        # 150 was set in this batch.
+        assert [tuple(r[:2]) for r in fired] == [("c", 150), ("b", 200), ("a", 300)]
+        assert harness.advance_watermark(200) == []
         assert harness.watermark == 300
         assert [r.total for r in harness.set_processing_time(3000)] == [1500, 2000, 3000]
         assert [r.total for r in harness.advance_watermark(800)] == [777]
+        # 777 has set it, before its own time.
         assert [r.total for r in harness.process_batch([])] == [5]
         assert harness.timers("a") == [(TimeDomain.PROCESSING_TIME, 7770)]
         with pytest.raises(ValueError, match="back"):

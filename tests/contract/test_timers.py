@@ -45,7 +45,7 @@ class Alarms(KeyedProcessFunction):
         self.fired.update(self.fired.value() + 1)
         second = (timestamp - EPOCH) // 1000
         if second % 10 == 7:
-            # For a time that has passed: fires with the next batch, not in a loop now.
+            # Before its own time: waits for the next batch, not in a loop now.
             ctx.timer_service().register_event_time_timer(timestamp - 1000)
         if second % 10 == 5:
             ctx.timer_service().delete_event_time_timer(timestamp + 1000)
@@ -284,3 +284,152 @@ def test_refusals(spark: Any, stream: Callable[..., Any]) -> None:
     df = spark.createDataFrame([(1,)], "key long")
     with pytest.raises(Exception, match="need an on_timer"):
         keystate.keyed(df, "key").process(no_on_timer, "key long").collect()
+
+
+class Chains(KeyedProcessFunction):
+    """Timers that set and delete others; a key does it so many times."""
+
+    def open(self, ctx: Any) -> None:
+        self.left = ctx.get_state(ValueStateDescriptor("left", "long", default=30))
+
+    def process_element(self, row: Any, ctx: Any) -> None:
+        for second in row.set or []:
+            ctx.timer_service().register_event_time_timer(EPOCH + second * 1000)
+        for second in row.deleted or []:
+            ctx.timer_service().delete_event_time_timer(EPOCH + second * 1000)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Any:
+        second = (timestamp - EPOCH) // 1000
+        left = self.left.value()
+        for is_set, other in following(second) if left else ():
+            change = "register" if is_set else "delete"
+            getattr(ctx.timer_service(), f"{change}_event_time_timer")(EPOCH + other * 1000)
+        self.left.update(max(left - 1, 0))
+        yield ctx.get_current_key(), second
+
+
+def following(second: int) -> list[tuple[bool, int]]:
+    """What a timer sets and deletes: later ones, earlier ones, itself."""
+    return {
+        0: [(True, second + 3)],
+        1: [(True, second + 1), (True, second - 2)],
+        2: [(True, second)],
+        3: [(False, second + 1), (True, second + 9)],
+        4: [(True, second + 1), (False, second + 1), (True, second + 2)],
+    }.get(second * 7 % 11, [])
+
+
+class ModelOfChains:
+    """The same of one key, told from the docs."""
+
+    def __init__(self) -> None:
+        self.timers: set[int] = set()
+        self.left = 30
+
+    def passed(self, until: float) -> list[int]:
+        """What fires in a micro-batch, after its rows."""
+        fired, waiting = [], set[int]()
+        while due := {t for t in self.timers - waiting if t <= until}:
+            second = min(due)
+            fired.append(second)
+            self.timers.remove(second)
+            for is_set, other in following(second) if self.left else ():
+                if is_set and other not in self.timers:
+                    self.timers.add(other)
+                    waiting |= {other} if other <= second else set()
+                elif not is_set:
+                    self.timers.discard(other)
+                    waiting.discard(other)
+            self.left = max(self.left - 1, 0)
+        return fired
+
+
+def drawn_chains(rng: random.Random) -> list[tuple[list[Any], int]]:
+    """Micro-batches: rows, and the time of a clock's row."""
+    now, batches = 20, []
+    for _ in range(6):
+        rows = []
+        for _ in range(25):
+            around = [max(1, now + rng.randint(-20, 15)) for _ in "abc"]
+            rows.append((f"k{rng.randrange(15)}", at(now + 1), around[:2], around[2:]))
+        now += rng.choice([5, 10, 30])
+        batches.append((rows, now))
+    return batches
+
+
+def chains(df: Any, **options: Any) -> Any:
+    return keystate.keyed(df, "key").process(Chains(), "key string, second long", **options)
+
+
+@pytest.mark.parametrize("cached", ["200000", "2"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_chains_run_to_the_watermark(
+    seed: int, cached: str, stream: Callable[..., Any], settings: Callable[..., None]
+) -> None:
+    """In one micro-batch, each key's in order of time; also where keys are let go."""
+    settings(
+        **{
+            "spark.keystate.worker.maxCachedKeys": cached,
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "7",
+            "spark.sql.shuffle.partitions": "2",
+        }
+    )
+    batches = drawn_chains(random.Random(seed))
+    fed = stream(SCHEMA)
+    fed.feed(*([*rows, ("clock", at(now), None, None)] for rows, now in batches))
+    df = fed.source().withWatermark("time", "0 seconds")
+    found = [[tuple(row) for row in batch] for batch in fed.micro_batches(chains(df))]
+    models: dict[str, ModelOfChains] = {}
+    watermark = 0
+    for (rows, now), emitted in zip([*batches, ([], 0)], found):
+        for key, _, set_, deleted in rows:
+            mine = models.setdefault(key, ModelOfChains())
+            mine.timers.update(set_)
+            mine.timers.difference_update(deleted)
+        for key, model in models.items():
+            wanted = model.passed(watermark)
+            assert [second for k, second in emitted if k == key] == wanted, (key, watermark)
+        watermark = now
+
+
+@pytest.mark.parametrize("cached", ["200000", "2"])
+def test_chains_in_a_batch(spark: Any, cached: str, settings: Callable[..., None]) -> None:
+    """In order of time too. Those that wait fire when all others have."""
+    settings(
+        **{
+            "spark.keystate.worker.maxCachedKeys": cached,
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "7",
+        }
+    )
+    rows = [row for rows, _ in drawn_chains(random.Random(3)) for row in rows]
+    made = chains(spark.createDataFrame(rows, SCHEMA).coalesce(1), event_time="time")
+    found = [tuple(row) for row in made.collect()]
+    models: dict[str, ModelOfChains] = {}
+    for key, _, set_, deleted in rows:
+        mine = models.setdefault(key, ModelOfChains())
+        mine.timers.update(set_)
+        mine.timers.difference_update(deleted)
+    for key, model in models.items():
+        wanted = []
+        while model.timers:
+            wanted += model.passed(10**9)
+        assert [second for k, second in found if k == key] == wanted, key
+
+
+def test_processing_time_timers_that_set_themselves_end_no_trigger(
+    stream: Callable[..., Any],
+) -> None:
+    """With availableNow the query ends; they fire once in each micro-batch."""
+
+    class Again(KeyedProcessFunction):
+        def process_element(self, row: Any, ctx: Any) -> None:
+            ctx.timer_service().register_processing_time_timer(5)
+
+        def on_timer(self, timestamp: int, ctx: Any) -> Any:
+            ctx.timer_service().register_processing_time_timer(timestamp)
+            yield ctx.get_current_key(), timestamp
+
+    fed = stream("key string")
+    fed.feed([("a",)], [("b",)])
+    fired = fed.run(lambda df: keystate.keyed(df, "key").process(Again(), "key string, at long"))
+    assert sorted(map(tuple, fired)) == [("a", 5), ("a", 5), ("b", 5)]

@@ -9,9 +9,6 @@ from typing import NamedTuple
 Fired = tuple[int, int, int]
 
 
-LATER = 10**9
-
-
 class Rules(NamedTuple):
     """What may change at a restart.
 
@@ -61,19 +58,12 @@ class Model:
         self.late: list[tuple[int, int]] = []
 
     def row(self, time: int, value: int) -> list[Fired]:
-        """Takes in a row, in a micro-batch of its own.
-
-        What was overdue fires in it: before the row if that is behind the watermark, else after it.
-        """
+        """Takes in a row, in a micro-batch of its own. What is due then fires after it."""
         self._is_late = time + self._rules.lateness <= self._watermark
-        overdue = [each.next for each in self._open if (each.next or LATER) <= self._watermark]
-        if time <= self._watermark + 1:
-            self._pass(self._watermark)
         self._take(time, value)
         if self._is_late:
             self.late.append((value, time))
-        if any(each.next in overdue for each in self._open):
-            self._pass(self._watermark)
+        self._pass(self._watermark)
         return self._taken()
 
     def _take(self, time: int, value: int) -> None:

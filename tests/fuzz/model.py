@@ -249,9 +249,12 @@ class Model:
                 cell.evolve(state)
 
     def batch(self, rows: tuple[Fed, ...], watermark: int) -> None:
-        """A micro-batch: its rows, then the timers that were due when it began."""
-        due = {k: {t for t in times if t <= watermark} for k, times in self.timers.items()}
-        keys = {row.key for row in rows} | {k for k, times in due.items() if times}
+        """A micro-batch: its rows, then the timers up to the watermark, in order of time.
+
+        One that a timer sets at or before its own time waits for the next micro-batch.
+        """
+        due = (k for k, times in self.timers.items() if any(t <= watermark for t in times))
+        keys = {row.key for row in rows}.union(due)
         for key in keys:
             if key not in self.cells:
                 self.cells[key] = [Cell(state) for state in self.segment.states]
@@ -259,14 +262,16 @@ class Model:
                 cell.begin(watermark)
         for row in rows:
             self._do(row.key, row.step, self.segment.steps[row.step], row.time)
-        for key, times in due.items():
-            for time in sorted(times):
-                if time in self.timers[key]:
-                    self.timers[key].remove(time)
-                    self._show(key, -time, None, f"fired {time}")
-                    timers = self.segment.timers
-                    self._do(key, -time, timers[time % len(timers)], time)
+        timers = self.segment.timers
         for key in keys:
+            waiting: set[int] = set()
+            while left := {t for t in self.timers[key] - waiting if t <= watermark}:
+                time = min(left)
+                self.timers[key].remove(time)
+                before = set(self.timers[key])
+                self._show(key, -time, None, f"fired {time}")
+                self._do(key, -time, timers[time % len(timers)], time)
+                waiting |= {t for t in self.timers[key] - before if t <= time}
             for cell in self.cells[key]:
                 cell.end(watermark)
 

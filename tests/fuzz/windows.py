@@ -1,7 +1,6 @@
 """Random programs of windows by event time, and a plain model of them.
 
-Compared is what each window of a key fires, in order. In which micro-batch that is, is not: a
-window whose first row comes as the watermark passes its end fires with the next one.
+Compared is what each window of a key fires, in order, and in which micro-batch.
 """
 
 from __future__ import annotations
@@ -90,10 +89,7 @@ class Program:
 
 
 class Unclear(Exception):
-    """The docs do not say what a window does that is past its end when its trigger changes.
-
-    Nor by which rules one goes that would fire with the next micro-batch only.
-    """
+    """The docs do not say what a window does that is past its end when its trigger changes."""
 
 
 def generate(rng: random.Random) -> Program:
@@ -170,7 +166,6 @@ class Open:
         rows: what it holds.
         count: rows since it last fired, while a trigger counted.
         past: whether the watermark has passed its end, and its timer for that has fired.
-        new: whether it began in this micro-batch.
     """
 
     start: int
@@ -178,10 +173,10 @@ class Open:
     rows: list[int] = field(default_factory=list)
     count: int = 0
     past: bool = False
-    new: bool = True
 
 
-#: By key and window: the rows of each firing. And the numbers of rows that are late.
+#: By key and window: the rows of each firing, and the micro-batches. And the numbers of rows that
+#: are late.
 Fired = dict[Any, list[Any]]
 
 
@@ -191,7 +186,7 @@ class Model:
         self.windows: dict[int, list[Open]] = defaultdict(list)
         self.fired: Fired = defaultdict(list)
         self.watermark = 0
-        self.delayed = False
+        self.batch = 0
         # The least lateness since a trigger last counted; None before the first one.
         self.least: int | None = None
 
@@ -205,8 +200,6 @@ class Model:
             self.least = rules.lateness
         elif self.least is not None:
             self.least = min(self.least, rules.lateness)
-        if before != rules and self.delayed:
-            raise Unclear
         changed = (before.count, before.purging) != (rules.count, rules.purging)
         for key, windows in self.windows.items():
             for each in windows:
@@ -237,11 +230,8 @@ class Model:
 
     def advance(self, watermark: int) -> None:
         self.watermark = max(self.watermark, watermark)
-        self.delayed = False
         for key, windows in self.windows.items():
             for each in sorted(windows, key=lambda w: w.end):
-                self.delayed |= each.new and each.end - 1 <= self.watermark
-                each.new = False
                 if each.end - 1 <= self.watermark and not each.past:
                     each.past = True
                     if self.rules.count is None:
@@ -254,6 +244,7 @@ class Model:
     def _fire(self, key: int, each: Open) -> None:
         if each.rows:
             self.fired[key, each.start, each.end].append(tuple(each.rows))
+            self.fired["in", key, each.start, each.end].append((self.batch,))
         if self.rules.purging:
             each.rows = []
 
@@ -289,6 +280,7 @@ def expected(program: Program, by_row: bool) -> Fired:
             for row in rows:
                 model.row(row)
             model.advance(mark)
+            model.batch += 1
     return ordered(model.fired)
 
 
@@ -390,7 +382,7 @@ def of_stream(program: Program, rules: Rules, rows: Any) -> Any:
 
 def found(program: Program, by_row: bool) -> Fired:
     fired: Fired = defaultdict(list)
-    snapshot = None
+    snapshot, batch = None, 0
     for run in program.runs:
         function = _function(program, run.rules, window(_assigner(program)))
         if snapshot is None:
@@ -412,6 +404,8 @@ def found(program: Program, by_row: bool) -> Fired:
                 results = harness.process_batch(given, watermark=mark)
             for key, start, end, numbers in results:
                 fired[key, start, end].append(tuple(numbers))
+                fired["in", key, start, end].append((batch,))
+            batch += 1
         fired["late"] += [row.i for row in harness.side_output(LATE)]
         snapshot = pickle.loads(pickle.dumps(harness.snapshot()))
         harness.close()

@@ -30,9 +30,8 @@ class KeyedProcessHarness(OperatorHarness):
     The function meets the worker's own code, so values, types, errors and orders are those of a
     query. Each call of :meth:`process`, :meth:`process_batch`, :meth:`advance_watermark` and
     :meth:`set_processing_time` is one micro-batch of a stream: first its rows are processed, then
-    the timers fire that earlier micro-batches had set and whose time has come, in order of time. A
-    micro-batch in which the function fails changes no state; the function is closed, and opened
-    anew for the next one.
+    the timers fire whose time has come, in order of time. A micro-batch in which the function fails
+    changes no state; the function is closed, and opened anew for the next one.
 
     Each subtask unpickles a function of its own, as in a query.
 

@@ -152,6 +152,8 @@ class Job:
         """
         for store in self.stores:
             store.begin(clock.watermark, clock.processing_time)
+        self.timers.begin()
+        # Those that the micro-batch sets its subtasks fire themselves.
         work = self._assign(rows, self.timers.due(clock.watermark, clock.processing_time))
         if self._spec.subtask_state is not None:
             # Every subtask takes part in a checkpoint, one without rows too.

@@ -19,6 +19,8 @@ from keystate.testing._rows import Rows
 from keystate.testing._setup import Setup
 from keystate.testing._stores import Store, Timer
 
+_WINDOWS = (Style.WINDOWS, Style.COLUMN_WINDOWS, Style.COLUMN_SESSIONS)
+
 #: What a key has: its states by name, and its timers by domain and time.
 Content = tuple[dict[str, Any], list[tuple[int, int]]]
 
@@ -48,6 +50,8 @@ class SteppingJob(Job):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.setup = setup
+        #: Whether its timers are told by its states; which of them are set is told by its messages.
+        self.tells_timers = setup.operator.plan.style in _WINDOWS
         #: Whether the function is called with all rows at once.
         self.takes_many = setup.operator.plan.style is Style.BATCHES
 
@@ -79,11 +83,7 @@ class SteppingJob(Job):
         """
         for store in self.stores:
             store.begin(clock.watermark, clock.processing_time)
-        due = [
-            timer
-            for timer in self.timers.due(clock.watermark, clock.processing_time)
-            if timer.key == key
-        ]
+        self.timers.begin()
         index = self.keys.subtask_of(key)
         if elements is not None and len(elements):
             was = self.content(key)
@@ -92,20 +92,30 @@ class SteppingJob(Job):
                 yield RunStep((), None, [], was, self.content(key))
         late = {Control.LATE_WATERMARK: before.watermark}
         subtask = self._subtasks[index]
-        subtask.begin({**clock.told(), **late, **self._told(index)})
-        places: list[Sequence[int]] = [[place] for place in range(count)]
-        if self.takes_many:
-            places = [range(count)] if count else []
-        work: list[tuple[Sequence[int], Timer | None]] = [(each, None) for each in places]
-        work += [((), timer) for timer in due]
-        for mine, timer in work:
-            if timer is not None and timer not in self.timers:
-                continue  # it was deleted since
+        # Each step says which timers it has set: so all that are due are sent.
+        sent = {Control.TIMERS_SENT: True}
+        subtask.begin({**clock.told(), **late, **sent, **self._told(index)})
+
+        def step(mine: Sequence[int], timer: Timer | None) -> RunStep:
             was = self.content(key)
             keys = [key] * (len(mine) if timer is None else 1)
             timers = () if timer is None else (timer,)
+            if timer is not None:
+                self.timers.change(timer, False)
             outcome = subtask.step(keys, rows.take(mine), timers, self.stores)
-            yield RunStep(mine, timer, self._take_in(outcome), was, self.content(key))
+            return RunStep(mine, timer, self._take_in(outcome), was, self.content(key))
+
+        if self.takes_many and count:
+            yield step(range(count), None)
+        else:
+            for place in range(count):
+                yield step([place], None)
+        while due := [
+            timer
+            for timer in self.timers.due(clock.watermark, clock.processing_time)
+            if timer.key == key
+        ]:
+            yield step((), due[0])
         subtask.end()
 
 

@@ -19,6 +19,7 @@ from keystate._protocol import Answer, Part, state_column
 from keystate._spec import StateSpec
 from keystate._types.ordering import sort_key
 from keystate._worker.messages.columns import INTEGERS, Columns
+from keystate._worker.state.timers import DELETED, WAITS
 
 BOOLEANS = codec(T.BooleanType())
 
@@ -208,18 +209,24 @@ class Timers:
     def __init__(self) -> None:
         self._set: set[tuple[int, int, Any]] = set()
         self._ordered: dict[int, list[Timer]] = {0: [], 1: []}
+        self._waiting: set[Timer] = set()  # for the next micro-batch
 
     def __iter__(self) -> Any:
         return (timer for timers in self._ordered.values() for timer in timers)
 
+    def begin(self) -> None:
+        """A micro-batch begins."""
+        self._waiting = set()
+
     def due(self, event_time: int | None, processing_time: int) -> list[Timer]:
-        """The timers up to these times, in order of time."""
+        """The timers up to these times, in order of time, without those that wait."""
         found: list[Timer] = []
         for domain, until in ((0, event_time), (1, processing_time)):
             if until is not None:
                 timers = self._ordered[domain]
                 found += timers[: bisect_left(timers, (until + 1, -1), key=_by_time)]
-        return sorted(found, key=lambda timer: timer.time)
+        due = (timer for timer in found if timer not in self._waiting)
+        return sorted(due, key=lambda timer: timer.time)
 
     def change(self, timer: Timer, wanted: bool) -> None:
         """Sets a timer or deletes it."""
@@ -243,8 +250,10 @@ class Timers:
             message.elements(Answer.TIMER_TIME).to_pylist(),
             message.elements(Answer.TIMER_SET).to_pylist(),
         )
-        for slot, domain, time, wanted in changes:
-            self.change(Timer(time, groups[slot], domain, keys[slot]), wanted)
+        for slot, domain, time, now in changes:
+            timer = Timer(time, groups[slot], domain, keys[slot])
+            self.change(timer, now != DELETED)
+            (self._waiting.add if now == WAITS else self._waiting.discard)(timer)
 
 
 def _by_time(timer: Timer) -> tuple[int, int]:

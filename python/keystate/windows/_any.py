@@ -114,12 +114,8 @@ class AnyWindowsFunction(WindowsFunction):
         at = self._at
         at.row = ctx
         results: list[Any] = []
-        if may_be_late:
-            # What the watermark has passed in the last micro-batch fires before its late rows.
-            if self._pass(EVENT_TIME, ctx.late_watermark, results):
-                self._timers.rearm(EVENT_TIME, ctx)
-            if self._merging is not None:
-                self._remove_late(ctx)
+        if may_be_late and self._merging is not None:
+            self._remove_late(ctx)
         late = True
         for each in self._assigner.assign_windows(row, time, at):
             window = key_of(each)
@@ -153,26 +149,28 @@ class AnyWindowsFunction(WindowsFunction):
         self._at.row = ctx
         results: list[Any] = []
         domain: int = ctx.time_domain().value
-        clock = ctx.watermark_now() if domain == EVENT_TIME else ctx.current_processing_time()
-        self._pass(domain, max(timestamp, clock), results)
+        self._pass(domain, max(timestamp, _clock(domain, ctx)), results)
         if domain != self._domain:
-            self._find_timers()  # of windows that had the other clock before a restart
-        # Windows by columns have a timer for the first one only.
-        self._timers.rearm(domain, ctx)
+            # Of windows that had the other clock before a restart.
+            self._find_timers()
+            self._pass(self._domain, _clock(self._domain, ctx), results)
         return results or None
 
-    def _pass(self, domain: int, until: int, results: list[Any]) -> bool:
+    def _pass(self, domain: int, until: int, results: list[Any]) -> None:
         """Lets the timers of the key's windows fire up to a time, those too that these set.
 
-        Returns whether there were any.
+        But one that is set at or before the time of the timer that sets it waits for the next
+        micro-batch.
         """
-        fired = False
         if domain == self._domain:
             self._find_timers(until + 1)
-        while (due := self._timers.pop(domain, until, self._at.row)) is not None:
+        ctx, after = self._at.row, None
+        while (due := self._timers.pop(domain, until, ctx, after)) is not None:
+            time, window, _ = due
+            ctx.timer, after = (domain, time), (time, window)
             self._fire(domain, *due, results)
-            fired = True
-        return fired
+        # Windows by columns have a timer for the first one only.
+        self._timers.rearm(domain, ctx)
 
     def _find_timers(self, end: int = LAST_TIME) -> None:
         """Sets the timers of windows that have none here and end by `end`, or have ended.
@@ -325,3 +323,9 @@ def _missing(
     """The numbers of the rows that are not left."""
     kept = {id(element) for element in left}
     return [number for number, element in numbered if id(element) not in kept]
+
+
+def _clock(domain: int, ctx: Any) -> int:
+    """The time of the micro-batch by a clock."""
+    time: int = ctx.watermark_now() if domain == EVENT_TIME else ctx.current_processing_time()
+    return time

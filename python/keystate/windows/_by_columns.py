@@ -31,8 +31,6 @@ class WindowsByColumns:
     def __init__(self, function: WindowsFunction, lateness: int) -> None:
         self.by_event_time = function.by_event_time
         self.lateness = lateness
-        #: Whether a row behind the watermark has windows fire that the watermark has passed.
-        self.passes = lateness > 0
         self.time_column = function.time_column
         self.late_output = function.late_output
         self.asks_for_keys = function.function is not None
@@ -116,7 +114,6 @@ class ListedWindows(WindowsByColumns):
     def __init__(self, assigner: FixedWindows, function: WindowsFunction) -> None:
         super().__init__(function, lateness=0)
         self.size, self.slide, self.offset = assigner.size, assigner.slide, assigner.offset
-        self.passes = True
 
     def fire(self, window: WindowKey, rows: list[Any], ctx: Any, results: list[Any]) -> None:
         """Adds what the function makes of a window's rows."""

@@ -74,7 +74,6 @@ class ColumnsOfWindows(Function):
         self.by_event_time = assigner.is_event_time()
         self.aggregates = aggregates
         self.lateness = lateness if self.by_event_time else 0
-        self.passes = self.lateness > 0
         self.late_output = late_output
         self.time_column = time_column
 

@@ -25,7 +25,8 @@ class FixedWindowsFunction(WindowsFunction):
     """Tumbling and sliding windows with their default trigger, no evictor and no late firings.
 
     A window's timer is at its end, so which windows are due is told by their ends; by columns only
-    a key's first window has one. Those that an AnyWindowsFunction left before a restart have a
+    a key's first window has one. Timers by the other clock are of windows that had it before a
+    restart. Those that an AnyWindowsFunction left before a restart have a
     timer there too; and one when their lateness would be over, if their end has passed. These are
     gone by the new rules, and do not fire again.
     """
@@ -82,16 +83,13 @@ class FixedWindowsFunction(WindowsFunction):
         return self._late(row) if late and time < closed else None
 
     def on_timer(self, timestamp: int, ctx: Any) -> list[Any] | None:
-        domain: int = ctx.timer[0]
-        if domain != self._domain:
-            # Of windows that had the other clock before a restart.
-            self._rearm(ctx)
-            return None
-        at = self._at
+        at, domain = self._at, self._domain
         at.row = ctx
         results: list[Any] = []
-        clock = ctx.watermark_now() if domain == EVENT_TIME else ctx.current_processing_time()
-        until = max(timestamp, clock)
+        until = ctx.watermark_now() if domain == EVENT_TIME else ctx.current_processing_time()
+        own = ctx.timer[0] == domain
+        if own:
+            until = max(timestamp, until)
         windows, attempt = self._windows, ctx.attempt
         gone: dict[WindowKey, None] = {}
         while (first := windows.take_first((1, until + 2))) is not None:
@@ -103,9 +101,8 @@ class FixedWindowsFunction(WindowsFunction):
                 call = partial(self._call_with, accumulator, results)
                 attempt(call, results, (domain, end - 1))
             gone[at.window] = None
-            if end - 1 != timestamp:
-                # Not needed any more. Left, it would end windows of the next micro-batch early.
-                delete(domain, end - 1, ctx)
+            if end - 1 != timestamp or not own:
+                delete(domain, end - 1, ctx)  # it is not needed any more
         # Windows by columns have a timer for the first one only.
         self._rearm(ctx)
         if self._left is not None:

@@ -97,12 +97,24 @@ class WindowTimers:
                 self.delete(other, time, (end, begin), FOR_BOTH, ctx)
                 self.set(domain, time, (end, begin), FOR_OPERATOR, ctx)
 
-    def pop(self, domain: int, until: int, ctx: Any) -> tuple[int, WindowKey, int] | None:
-        """Takes out the first timer up to a time: its time, its window, and for whom it is."""
+    def pop(
+        self, domain: int, until: int, ctx: Any, after: tuple[int, WindowKey] | None = None
+    ) -> tuple[int, WindowKey, int] | None:
+        """Takes out the first timer up to a time: its time, its window, and for whom it is.
+
+        Args:
+            domain: of the timer.
+            until: the time.
+            ctx: of the row or timer at hand.
+            after: time and window of another one: only a timer after that.
+        """
         end = domain + 1 if until == LAST_TIME else domain
-        after = FIRST_TIME if until == LAST_TIME else until + 1
+        stop = FIRST_TIME if until == LAST_TIME else until + 1
         start = (domain, FIRST_TIME, FIRST_TIME, FIRST_TIME)
-        first = self._state.take_first((end, after, FIRST_TIME, FIRST_TIME), start)
+        if after is not None:
+            time, (window_end, window_start) = after
+            start = (domain, time, window_end, window_start + 1)
+        first = self._state.take_first((end, stop, FIRST_TIME, FIRST_TIME), start)
         if first is None:
             return None
         (_, time, end, begin), whose = first

@@ -117,7 +117,7 @@ class RowContext(Cursor, AskedInOpen):
             raise ValueError(f"a timer's time must fit into 64 bits, got {timestamp}")
         if self.slot is None:
             raise StateAccessError("a timer was set or deleted where no key is being processed")
-        self.timers.set(self.slot, domain.value, timestamp, wanted)
+        self.timers.set(self.slot, domain.value, timestamp, wanted, self.timer)
 
     def current_watermark(self) -> int | None:
         """The watermark in ms since the epoch; ``None`` when the input has none."""

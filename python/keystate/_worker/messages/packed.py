@@ -21,8 +21,8 @@ from keystate._codec import Codec, packed_reader
 from keystate._protocol import Answer, Control, Message, state_column
 from keystate._worker.messages.columns import INTEGERS, Columns
 
-#: A timer that was set or deleted: slot, domain, time, and whether it is set.
-Change = tuple[int, int, int, bool]
+#: A timer that was set or deleted: slot, domain, time, and what it is now.
+Change = tuple[int, int, int, int]
 
 #: What the bytes begin with.
 _ARROW, _ROWS = 0, 1

@@ -23,9 +23,9 @@ from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.contexts.async_context import AsyncRowContext, Call
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.contexts.runtime_context import WorkerRuntimeContext
-from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.keyed import KeyedOperator
+from keystate._worker.state.timer_turns import TimerTurns
 from keystate.async_functions import AsyncKeyedProcessFunction
 from keystate.errors import KeystateError
 
@@ -77,10 +77,10 @@ class AsyncOperator(KeyedOperator):
         calls = [Call(slot, row, index=i) for i, (slot, row) in enumerate(zip(slots, rows))]
         self._loop.run(self._overlapping(calls, self._process, results))
 
-    def _fire(self, message: Columns, results: list[Any]) -> None:
-        due = message.due()
-        calls = [Call(slot, timer=(domain, time)) for slot, domain, time in due]
-        self._loop.run(self._overlapping(calls, self._fire_one, results))
+    def _fire_each(self, turns: TimerTurns, results: list[Any]) -> None:
+        while firsts := turns.firsts():
+            calls = [Call(slot, timer=(domain, time)) for slot, domain, time in firsts]
+            self._loop.run(self._overlapping(calls, self._fire_one, results))
 
     # -- in the event loop ----------------------------------------------------------------------
 

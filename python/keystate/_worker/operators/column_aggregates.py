@@ -48,6 +48,7 @@ class ColumnAggregateOperator(ColumnOperator):
     def begin_task(self, control: dict[str, Any]) -> None:
         self._emitted = []
         super().begin_task(control)
+        self._left = self._fires_all
 
     def _run(self, slots: pa.Array, rows: pa.RecordBatch, results: list[Any]) -> None:
         if len(slots):

@@ -35,7 +35,6 @@ class ColumnSessionsOperator(ColumnWindowsOperator):
         ends = starts + windows.gap
         gone = max(closed - windows.lateness, NO_WATERMARK)
         of_keys = slots.to_numpy().astype(np.int64)
-        self._pass(of_keys[starts <= closed], results)
         parts = self._lift(rows)
         late = ends <= closed
         if not late.any():

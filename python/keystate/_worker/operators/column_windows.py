@@ -5,6 +5,7 @@ What is late, when windows fire, and what is stored is as for the same windows o
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from keystate._protocol import Control
 from keystate._spec import StateSpec
 from keystate._worker.aggregates.accumulators import Parts, taken
 from keystate._worker.aggregates.groups import Numbers
@@ -28,6 +30,8 @@ from keystate._worker.state.timers import WorkerTimers
 from keystate._worker.state.window_columns import WindowColumns
 from keystate._worker.state.worker_state import WorkerState
 from keystate.functions import TimeDomain
+
+_LAST = 2**63 - 1
 
 
 class ColumnWindowsOperator(ColumnOperator):
@@ -80,8 +84,6 @@ class ColumnWindowsOperator(ColumnOperator):
         of_keys = slots.to_numpy().astype(np.int64)
         parts = self._lift(rows)
         late = fits & (ends <= closed)
-        if windows.passes:
-            self._pass(of_keys[times <= closed], results)
         for chosen, add in ((late, self._add_late), (fits & ~late, self._add)):
             if chosen.all() and len(each) == 1:
                 add(of_keys, ends, parts, results)
@@ -95,21 +97,6 @@ class ColumnWindowsOperator(ColumnOperator):
     def _add_late(self, slots: Numbers, ends: Numbers, parts: Parts, results: list[Any]) -> None:
         late = self._state.add_late(slots, ends, ends - self._function.size, parts)
         self._emit(late, results)
-
-    def _pass(self, slots: Numbers, results: list[Any]) -> None:
-        """Fires what the last micro-batch's watermark has passed, before rows behind it.
-
-        Those do it that have more timers than one for each window, when rows come one by one.
-
-        The timers of these windows fire no more, as in windows of functions of rows: so one that
-        begins in this micro-batch, and whose end its watermark passes, fires in the same one.
-        """
-        until = self._context.late_watermark
-        slots = self._timers.to_pass(slots)
-        if len(slots) == 0:
-            return
-        self._timers.pass_by(slots, until, *self._state.due_timers(slots, until))
-        self._end(slots, until, results)
 
     def _times(self, slots: pa.Array, rows: pa.RecordBatch) -> tuple[Numbers, int]:
         """The rows' times in ms, and the time by which windows that end have ended."""
@@ -157,21 +144,42 @@ class ColumnWindowsOperator(ColumnOperator):
         # The others are of a trigger, or of windows by the other clock, before a restart.
         if not mine.all():
             self._state.adopt(slots[~mine])
-        if not mine.any():
-            return
-        slots, times = slots[mine], times[mine]
+        if mine.any():
+            # By an earlier lateness a timer may be later than all clocks.
+            until = max(int(times[mine].max()), self._clock())
+            self._state.rearm(slots[mine])
+            self._end(slots[mine], until, results)
+
+    def _clock(self) -> int:
+        """Until when windows end in this micro-batch."""
         context = self._context
-        clock = (
-            context.current_watermark()
-            if self._function.by_event_time
-            else context.current_processing_time()
-        )
-        until = int(times.max()) if clock is None else max(int(times.max()), clock)
-        passed = self._timers.are_passed(slots, times)
-        due = self._state.are_due(slots, times, passed, until)
-        self._state.rearm(slots)
-        if due.any():
-            self._end(slots[due], until, results)
+        if not context.control[Control.STREAMING]:
+            return _LAST
+        if not self._function.by_event_time:
+            return context.current_processing_time()
+        watermark = context.current_watermark()
+        return NO_WATERMARK if watermark is None else watermark
+
+    def _due_here(self) -> Numbers:
+        """The slots that have windows that end in this micro-batch."""
+        if self._context.control.get(Control.TIMERS_SENT):
+            return np.empty(0, np.int64)
+        slots: Numbers = self._state.due_slots(self._clock())
+        return slots
+
+    def _leaves_timers(self) -> bool:
+        return len(self._due_here()) > 0
+
+    def _fire_here(self) -> Iterator[pa.RecordBatch]:
+        results: list[Any] = []
+        self._guard(lambda: self._end_here(results))
+        if results:
+            yield self._batch(results)
+
+    def _end_here(self, results: list[Any]) -> None:
+        slots = self._due_here()
+        if len(slots):
+            self._end(slots, self._clock(), results)
 
     def _end(self, slots: Numbers, until: int, results: list[Any]) -> None:
         """Fires the windows of these keys that end by then."""
@@ -182,8 +190,8 @@ class ColumnWindowsOperator(ColumnOperator):
     def _delete(self, slots: Numbers, times: Numbers) -> None:
         """Deletes timers of windows that are over.
 
-        Those that this micro-batch fires are gone. But one of a window that began in an earlier
-        generation of keys is set: left, it would end windows of the next micro-batch early.
+        Those that the JVM has sent are gone. But one of a window that began in an earlier
+        generation of keys is set.
         """
         self._timers.fired(slots, np.full(len(times), self._domain), times)
 

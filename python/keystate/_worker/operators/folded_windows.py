@@ -8,6 +8,7 @@ is as if the rows came one by one.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -78,9 +79,18 @@ class FoldedWindowsOperator(ColumnWindowsOperator):
     # -- windows that fire ----------------------------------------------------------------------
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
+        with self._timers_fire():
+            super()._fire(message, results)
+
+    def _end_here(self, results: list[Any]) -> None:
+        with self._timers_fire():
+            super()._end_here(results)
+
+    @contextmanager
+    def _timers_fire(self) -> Iterator[None]:
         self._by_timer = True
         try:
-            super()._fire(message, results)
+            yield
         finally:
             self._by_timer = False
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from keystate._worker.messages.results import Results, make_results
 from keystate._worker.operator_state.keeper import OperatorStateKeeper
 from keystate._worker.operators.declared import Declared
 from keystate._worker.state.open_state import open_state
+from keystate._worker.state.timer_turns import TimerTurns
 from keystate._worker.state.timers import WorkerTimers
 from keystate._worker.state.undo import UndoableTimers, open_undoable_state
 from keystate._worker.state.worker_state import StateFactory, WorkerState
@@ -40,6 +42,8 @@ from keystate.errors import KeystateError
 DEAD_LETTERS = "keystateDeadLetters"
 
 _FIRST_SLOTS, _MOST_SLOTS, _ANSWER_BYTES = 16, 50_000, 64 << 20
+
+_LAST = 2**63 - 1
 
 
 class KeyedOperator:
@@ -95,6 +99,9 @@ class KeyedOperator:
         self._states: list[WorkerState] = [runtime.states[s.name] for s in spec.states]
         self._timers = self._make_timers() if plan.on_timer else None
         self._context.timers = self._timers
+        #: Whether timers that are due may be left of keys that are not here any more.
+        self._left = False
+        self._asks = False  # whether the JVM is asked for timers
         # In a batch, once its input has ended.
         self._fires_all = self._timers is not None and not control[Control.STREAMING]
         self._on_timer = getattr(plan.function, plan.on_timer) if plan.on_timer else None
@@ -144,6 +151,7 @@ class KeyedOperator:
     def begin_task(self, control: dict[str, Any]) -> None:
         """Starts without any key: what a task knows comes from the JVM."""
         self._generation = control[Control.GENERATION]
+        self._left = self._asks = False
         self._forget()
         self._context.keys = self._new_keys()
         if self._guarded is not None:
@@ -156,7 +164,10 @@ class KeyedOperator:
         """Processes a message's rows."""
         context = self._context
         context.hear(control)
+        if self._timers is not None:
+            self._timers.hear(control)
         if control[Control.GENERATION] != self._generation:
+            self._left = self._left or self._leaves_timers()
             yield from self._flush()
             self._generation = control[Control.GENERATION]
             context.keys = self._new_keys()
@@ -186,10 +197,10 @@ class KeyedOperator:
             yield self._batch(results)
 
     def end_task(self) -> Iterator[pa.RecordBatch]:
-        """Returns the changes that are left."""
+        """Lets the timers fire that are left to be fired, and returns the changes that are left."""
+        if self._timers is not None:
+            yield from self._fire_left()
         yield from self._flush()
-        if self._fires_all:
-            yield from self._fire_all()
         if self._guarded is not None:
             self._guarded.letters.end_task()
         last: dict[str, pa.Array] = {}
@@ -202,12 +213,45 @@ class KeyedOperator:
             yield self._batch([], last=last)
         self._forget()
 
-    def _fire_all(self) -> Iterator[pa.RecordBatch]:
-        """Lets a batch's timers fire, those too that timers set; the JVM knows all changes."""
-        while (batch := self._context.client.timers()) is not None:
-            message = Columns(batch)
-            yield from self.answer(message, message.control())
+    def _fire_left(self) -> Iterator[pa.RecordBatch]:
+        """Lets timers fire that were set and are due, until there are none.
+
+        If some are of keys that are not here any more, the JVM is told all changes, and sends them.
+        """
+        if self._fires_all:
+            # Its input has ended: all time has passed.
+            self._context.hear({**self._context.control, Control.WATERMARK: _LAST})
+        while True:
+            if not self._left:
+                yield from self._fire_here()
+                return
+            self._asks = True
             yield from self._flush()
+            self._left = False
+            batch = self._context.client.timers()
+            if batch is None:
+                return
+            message = Columns(batch)
+            control = {**self._context.control, **message.control()}
+            yield from self.answer(message, control)
+            # In a batch query the JVM may also have some that wait.
+            self._left = self._left or self._fires_all or control[Control.TIMERS_LEFT]
+
+    def _leaves_timers(self) -> bool:
+        """Whether timers were set for the keys that are here, and are due."""
+        return self._timers is not None and self._timers.has_due()
+
+    def _fire_here(self) -> Iterator[pa.RecordBatch]:
+        """Lets timers fire that were set for keys that are here, until none is due."""
+        timers = self._timers
+        assert timers is not None
+        while timers.has_due():
+            results: list[Any] = []
+            turns = TimerTurns(timers, (), None)
+            self._guard(partial(self._fire_each, turns, results))
+            if results:
+                yield self._batch(results)
+            timers.next_round()
 
     def _metrics_column(self, last: bool) -> dict[str, pa.Array]:
         """What the function's metrics say at the end of a task, in its last answer."""
@@ -257,8 +301,12 @@ class KeyedOperator:
     def _flush(self) -> Iterator[pa.RecordBatch]:
         """Answers with all changes of this generation, some slots at a time.
 
-        How large they are shows only then, so answers start small and grow.
+        How large they are shows only then, so answers start small and grow. The JVM has them at
+        once if it is to find timers in them, and in a batch query.
         """
+        at_once = self._fires_all or self._left or self._asks
+        if at_once and self._timers is not None:
+            self._timers.forget_due()
         size, stop, step = len(self._context.keys), 0, _FIRST_SLOTS
         while stop < size:
             start, stop = stop, min(stop + step, size)
@@ -266,7 +314,7 @@ class KeyedOperator:
             answer = self._batch([], changes, self._generation, stop)
             fitting = step * _ANSWER_BYTES // max(answer.nbytes, 1)
             step = max(1, min(4 * step, fitting, _MOST_SLOTS))
-            if self._fires_all:
+            if at_once:
                 self._context.client.changes(answer)
             else:
                 yield answer
@@ -313,12 +361,28 @@ class KeyedOperator:
         return 0, self._message.value(Message.ROWS, index, codec(self._row_type))
 
     def _fire(self, message: Columns, results: list[Any]) -> None:
+        """Lets the timers of a message fire, and in between those that were set."""
+        timers, sent = self._timers, list(message.due())
+        assert timers is not None
+        if self._left:
+            # Timers of keys that are not here may come before them: the JVM sends all in order.
+            for timer in sent:
+                timers.give_back(*timer)
+            return
+        left = self._context.control.get(Control.TIMERS_LEFT)
+        if left is False:
+            self._fire_each(TimerTurns(timers, sent, None), results)
+        elif sent:
+            _, domain, time = sent[-1]
+            self._fire_each(TimerTurns(timers, sent, (time, domain + (left or 0))), results)
+
+    def _fire_each(self, turns: TimerTurns, results: list[Any]) -> None:
         assert self._timers is not None and self._on_timer is not None
         context = self._context
         if self._guarded is not None:
-            self._guarded.fire(self._timers, message.due(), self._on_timer, results)
+            self._guarded.fire(self._timers, turns, self._on_timer, results)
             return
-        for slot, domain, time in message.due():
+        for slot, domain, time in turns:
             if self._timers.take(slot, domain, time):
                 context.slot, context.timer = slot, (domain, time)
                 collect(self._on_timer(time, context), self._results.take, results)

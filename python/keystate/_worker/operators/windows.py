@@ -23,6 +23,7 @@ from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.keyed import KeyedOperator
+from keystate._worker.state.timer_turns import TimerTurns
 
 _LONGS = codec(T.LongType())
 
@@ -94,15 +95,15 @@ class WindowsOperator(KeyedOperator):
     def _make_context(self) -> RowContext:
         return WindowsContext()
 
-    def _fire(self, message: Columns, results: list[Any]) -> None:
+    def _fire_each(self, turns: TimerTurns, results: list[Any]) -> None:
         if self._guarded is None:
-            super()._fire(message, results)
+            super()._fire_each(turns, results)
             return
         # Errors of a window that fires are its own. All others fail the query: what remained of the
         # timer's windows would have no timer any more.
         assert self._timers is not None and self._on_timer is not None
         context = self._context
-        for slot, domain, time in message.due():
+        for slot, domain, time in turns:
             if self._timers.take(slot, domain, time):
                 context.journal.clear()
                 context.slot, context.timer = slot, (domain, time)

@@ -24,33 +24,6 @@ class ColumnTimers(WorkerTimers):
         self._state = state
         self._domain = domain
         self._fired: list[list[Numbers]] = []  # slots, domains and times
-        #: By slot, whether all its timers up to `_past` have been passed in this micro-batch.
-        self._passed = self._old_passed = np.zeros(0, np.bool_)
-        self._past = 0
-
-    def to_pass(self, slots: Numbers) -> Numbers:
-        """Those of these slots that have not been passed in this micro-batch, each once."""
-        wanted = np.zeros(len(self._passed), np.bool_)
-        wanted[slots] = True
-        return np.flatnonzero(wanted & ~self._passed)
-
-    def pass_by(self, slots: Numbers, until: int, of_timers: Numbers, times: Numbers) -> None:
-        """Notes that no timers of these slots up to a time are to fire any more.
-
-        Args:
-            slots: the slots.
-            until: the time; the same in the whole micro-batch.
-            of_timers: the slots of the timers that they have until then.
-            times: these timers' times.
-        """
-        self._passed[slots] = True
-        self._past = until
-        self._fired.append([of_timers, np.full(len(times), self._domain), times])
-
-    def are_passed(self, slots: Numbers, times: Numbers) -> Numbers:
-        """Which of these timers are not to fire any more."""
-        passed: Numbers = self._passed[slots] & (times <= self._past)
-        return passed
 
     def fired(self, slots: Numbers, domains: Numbers, times: Numbers) -> None:
         """Notes timers that have fired."""
@@ -58,20 +31,12 @@ class ColumnTimers(WorkerTimers):
 
     def new_generation(self) -> None:
         self._fired = []
-        self._old_passed = self._passed
-        self._passed = np.zeros(0, np.bool_)
 
     def forget(self) -> None:
         self.new_generation()
-        self._old_passed = self._passed
 
     def load(self, new_keys: int, carried: list[int] | None) -> None:
-        """Makes room for new slots. The state knows which entries have a timer."""
-        passed = np.zeros(new_keys, np.bool_)
-        if carried is not None:
-            old = np.array(carried)
-            passed[old >= 0] = self._old_passed[old[old >= 0]]
-        self._passed = np.concatenate([self._passed, passed])
+        """Does nothing: the state knows which entries have a timer."""
 
     def learn_gone(self, timers: list[tuple[int, int, int]]) -> None:
         """Does nothing: the state knows which timers there are."""

@@ -27,11 +27,8 @@ class SessionColumns(WindowColumns):
 
     def _clear(self) -> None:
         super()._clear()
-        # Slots and times of timers that sessions have lost: those that the JVM is yet to be told,
-        # and those that it is told, maybe after it has taken them for due.
+        # Slots and times of timers that sessions have lost, which the JVM is yet to be told.
         self._dead: list[tuple[Numbers, Numbers]] = []
-        self._told: list[tuple[Numbers, Numbers]] = []
-        self._old_told = _all_timers([])
 
     # -- what the operator does -----------------------------------------------------------------
 
@@ -113,15 +110,6 @@ class SessionColumns(WindowColumns):
         self._set_merged(entries.select(~mine), merged)
         return too_late, ended
 
-    def are_due(self, slots: Numbers, times: Numbers, passed: Numbers, until: int) -> Numbers:
-        self._read_maps(slots)
-        entries = self._merge()
-        mine = self._of(slots)[entries.slots]
-        due = _are_in(slots, times, entries.slots[mine], self._timer_times(entries)[mine])
-        # One that no session has, and none has lost, was set by an earlier lateness.
-        lost = _all_timers([*self._dead, *self._told])
-        return due | ~(passed | _are_in(slots, times, *lost))
-
     def rearm(self, slots: Numbers) -> None:
         # Timers of sessions that are open are known.
         entries = self._merge()
@@ -139,23 +127,7 @@ class SessionColumns(WindowColumns):
         slots, times = _all_timers(self._dead)
         here = (slots >= start) & (slots < stop)
         self._dead = [] if here.all() else [(slots[~here], times[~here])]
-        taken = slots[here], times[here]
-        if here.any():
-            self._told.append(taken)
-        return taken
-
-    def new_generation(self) -> None:
-        self._merge()
-        told = _all_timers([*self._dead, *self._told])
-        super().new_generation()
-        self._old_told = told
-
-    def _loaded(self, first: int, old: Numbers | None) -> None:
-        super()._loaded(first, old)
-        if old is not None:
-            slots, times = self._old_told
-            mine = self._carried_slots(first, old, slots)
-            self._told.append((mine[mine >= 0], times[mine >= 0]))
+        return slots[here], times[here]
 
     # -- sessions that meet ---------------------------------------------------------------------
 

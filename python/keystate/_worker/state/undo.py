@@ -205,14 +205,16 @@ class UndoableTimers(WorkerTimers):
         super().__init__()
         self._cursor = cursor
 
-    def set(self, slot: int, domain: int, time: int, wanted: bool) -> None:
+    def set(
+        self, slot: int, domain: int, time: int, wanted: bool, by: tuple[int, int] | None = None
+    ) -> None:
         cell, timer = self._cells[slot], (domain, time)
         known = (None, False) if cell is None else (cell.get(timer), timer in cell.changed)
         self._cursor.journal.append((self._undo, slot, timer, *known, self._dirty[slot]))
-        super().set(slot, domain, time, wanted)
+        super().set(slot, domain, time, wanted, by)
 
     def _undo(
-        self, slot: int, timer: tuple[int, int], was: bool | None, changed: bool, dirty: int
+        self, slot: int, timer: tuple[int, int], was: int | None, changed: bool, dirty: int
     ) -> None:
         cell: Any = self._cells[slot]
         assert isinstance(cell, TimerCell)

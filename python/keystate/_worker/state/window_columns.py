@@ -96,17 +96,14 @@ class WindowColumns(MapColumns):
         due = ending | gone
         return entries.slots[due], self._timer_times(entries)[due]
 
-    def are_due(self, slots: Numbers, times: Numbers, passed: Numbers, until: int) -> Numbers:
-        """For which of these timers, which have fired, the windows of a key fire that are due.
+    def due_slots(self, until: int) -> Numbers:
+        """The slots with windows that are due by `until`, as far as they are here.
 
-        Args:
-            slots: the keys.
-            times: of the timers; only sessions ask for them.
-            passed: which of them are not to fire any more.
-            until: windows whose timers are by then are due; only sessions ask for it.
+        What a remote map has besides has a timer, which is sent.
         """
-        due: Numbers = ~passed
-        return due
+        entries = self._merge()
+        slots: Numbers = np.unique(entries.slots[self._timer_times(entries) <= until])
+        return slots
 
     def _timer_times(self, entries: Entries) -> Numbers:
         return np.where(entries.opens == 1, entries.ends - 1, self._cleanup_times(entries))
@@ -126,9 +123,6 @@ class WindowColumns(MapColumns):
 
         A key has one in the JVM by the time of its first window, by whatever lateness there was
         when that was set. So it gets another one only when it has a new window, or has lost one.
-
-        A window that the watermark has passed already may fire by a late row in the next
-        micro-batch, which takes its timer away. So the first one after it has a timer too.
         """
         mine = self._merged.slice(*self._between(start, stop))
         slots, timed = mine.slots, mine.timed
@@ -139,12 +133,6 @@ class WindowColumns(MapColumns):
         wanted = ~np.logical_and.reduceat(timed, begins)
         timed[:] = True
         slots, firsts = slots[begins][wanted], np.minimum.reduceat(times, begins)[wanted]
-        watermark = self._cursor.current_watermark()
-        if watermark is not None and (passed := firsts <= watermark).any():
-            times = np.where(times <= watermark, _LAST, times)
-            nexts = np.minimum.reduceat(times, begins)[wanted]
-            slots = np.concatenate([slots, slots[passed]])
-            firsts = np.concatenate([firsts, nexts[passed]])
         kept = firsts < _LAST
         return slots[kept], firsts[kept]
 

@@ -138,11 +138,11 @@ abstract class RichReduceFunction[T] extends RichFunction with ReduceFunction[T]
 
 /** The operator's clocks and the current key's timers. All times are milliseconds since the epoch.
   *
-  * The clocks stand still within a micro-batch. A timer fires in the first micro-batch after the
-  * one that set it whose clock has reached its time, after that batch's elements and in order of
-  * time. So one set for a time that is past fires in the next micro-batch; Flink would fire it in
-  * the same run. In a batch query all timers fire when the input has ended, and those that they set
-  * as well.
+  * The clocks stand still within a micro-batch. A timer fires in the first micro-batch whose clock
+  * has reached its time, after that batch's elements; that may be the one that sets it. A key's timers
+  * fire in order of time. One that a timer sets at or before its own time waits for the next
+  * micro-batch. In a batch query all timers fire when the input has ended, and those that they set as
+  * well.
   *
   * A key has one timer for each clock and time: setting it twice is setting it once. Timers need a
   * key and a function that overrides `onTimer`, else setting or deleting one is a

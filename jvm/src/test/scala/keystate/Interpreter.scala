@@ -51,6 +51,9 @@ class Interpreter(states: String)
   override def onTimer(time: Long, ctx: OnTimerContext, out: Out): Unit = {
     val clock = if (ctx.timeDomain() == TimeDomain.EVENT_TIME) "event" else "processing"
     val fired = Json.write(Seq[Any](clock, time, ctx.timerService().currentWatermark()))
+    // As the one in tests/contract/behaviour_cases.py.
+    val following = Map(7L -> 41, 8L -> -2).get(time % 10).filter(_ => clock == "event")
+    following.foreach(later => ctx.timerService().registerEventTimeTimer(time + later))
     out.collect((ctx.getCurrentKey, -1, JsonMethods.compact(fired)))
   }
 

@@ -9,8 +9,7 @@ import org.apache.spark.sql.keystate.jvm.testing.TestedOperator
 /** What the harnesses have in common.
   *
   * Each call that processes something is one micro-batch: elements first, then the timers that are
-  * due. A timer that was set in a micro-batch fires in a later one. A micro-batch that fails changes
-  * nothing.
+  * due, those too that it sets. A micro-batch that fails changes nothing.
   */
 abstract class OperatorTestHarness[OUT] private[testing] (
     maxParallelism: Int,

@@ -44,12 +44,7 @@ private[keystate] final class AnyWindowsFunction(
     at.enter(ctx, watermark)
     val time = timeOf(ctx)
     if (merging != null) findTimers(Long.MaxValue)
-    // What the watermark has passed in the last micro-batch fires before its late rows.
-    if (byEventTime && time <= watermark + 1) {
-      if (pass(TimeDomain.EVENT_TIME, watermark, out))
-        timers.rearm(TimeDomain.EVENT_TIME, at.row.timerService())
-      if (merging != null) removeLate(watermark)
-    }
+    if (byEventTime && merging != null && time <= watermark + 1) removeLate(watermark)
     var late = true
     assigner.assignWindows(element, time, at).foreach { assigned =>
       val key = if (merging == null) assigned.key else merging.add(assigned.key, isPast)(onMerge)
@@ -87,27 +82,29 @@ private[keystate] final class AnyWindowsFunction(
       clock: Long,
       out: Collector[Any]
   ): Unit = {
-    pass(of, clock, out): Unit
+    pass(of, clock, out)
     // Of windows that had the other clock before a restart.
-    if (of != domain) findTimers(Long.MaxValue)
-    // Windows by columns have a timer for the first one only.
-    timers.rearm(of, at.row.timerService())
+    if (of != domain) {
+      findTimers(Long.MaxValue)
+      pass(domain, clockOf(domain), out)
+    }
   }
 
-  /** Lets the timers of the key's windows fire up to a time, those too that these set. Returns
-    * whether there were any.
+  /** Lets the timers of the key's windows fire up to a time, those too that these set; but one that is
+    * set at or before the time of the timer that sets it waits for the next micro-batch.
     */
-  private def pass(of: TimeDomain, until: Long, out: Collector[Any]): Boolean = {
+  private def pass(of: TimeDomain, until: Long, out: Collector[Any]): Unit = {
     if (of == domain) findTimers(if (until == Long.MaxValue) until else until + 1)
     val service = at.row.timerService()
     var due = timers.pop(of, until, service)
-    val fired = due != null
     while (due != null) {
       val (timer, whose) = due
+      firing(of, timer.time)
       fireWindow(of, timer.time, timer.window, whose, out)
-      due = timers.pop(of, until, service)
+      due = timers.pop(of, until, service, after = timer)
     }
-    fired
+    // Windows by columns have a timer for the first one only.
+    timers.rearm(of, service)
   }
 
   /** Sets the timers of windows that have none here and end by `end`, or have ended.

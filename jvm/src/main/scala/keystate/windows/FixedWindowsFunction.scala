@@ -54,19 +54,21 @@ private[keystate] final class FixedWindowsFunction(
       timestamp: Long,
       clock: Long,
       out: Collector[Any]
-  ): Unit = if (of == domain) {
+  ): Unit = {
     val service = at.row.timerService()
+    // Timers by the other clock are of windows that had it before a restart.
+    val until = if (of == domain) clock else clockOf(domain)
     val gone = mutable.LinkedHashSet.empty[WindowKey]
     var first = contents.first
-    while (first != null && first.getKey.end - 1 <= clock) {
+    while (first != null && first.getKey.end - 1 <= until) {
       val key = first.getKey
       at.window = key.window
       val accumulator = first.getValue
       if (key.open == 1) attempt(key.window)(callWith(accumulator, out))
       contents.removeFirst(key)
       gone += at.window
-      // Its timer is not needed any more. Left, it would end windows of the next micro-batch early.
-      if (key.end - 1 != timestamp)
+      // Its timer is not needed any more.
+      if (of != domain || key.end - 1 != timestamp)
         if (byEventTime) service.deleteEventTimeTimer(key.end - 1)
         else service.deleteProcessingTimeTimer(key.end - 1)
       first = contents.first
@@ -75,7 +77,7 @@ private[keystate] final class FixedWindowsFunction(
     if (first != null) setTimer(first.getKey.end, service)
     left.foreach { timers =>
       Iterator
-        .continually(timers.pop(domain, clock, service))
+        .continually(timers.pop(domain, until, service))
         .takeWhile(_ != null)
         .foreach { case (timer, _) => gone += timer.window }
     }
@@ -83,8 +85,7 @@ private[keystate] final class FixedWindowsFunction(
       at.window = window
       clearFunction()
     }
-  } else // of windows that had the other clock before a restart
-    Option(contents.first).foreach(next => setTimer(next.getKey.end, at.row.timerService()))
+  }
 
   private def setTimer(end: Long, service: TimerService): Unit =
     if (byEventTime) service.registerEventTimeTimer(end - 1)

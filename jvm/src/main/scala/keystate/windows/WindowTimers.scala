@@ -82,8 +82,10 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
     }
   }
 
-  private def first(domain: TimeDomain): JMap.Entry[WindowTimer, Int] = {
-    val start = WindowTimer(stored(domain), Long.MinValue, Long.MinValue, Long.MinValue)
+  private def first(domain: TimeDomain, after: WindowTimer = null): JMap.Entry[WindowTimer, Int] = {
+    val start =
+      if (after != null) after.copy(start = after.start + 1)
+      else WindowTimer(stored(domain), Long.MinValue, Long.MinValue, Long.MinValue)
     val found = timers.ceilingEntry(start)
     if (found == null || found.getKey.domain != stored(domain)) null else found
   }
@@ -108,9 +110,18 @@ private[windows] final class WindowTimers(store: KeyedStateStore, merging: Boole
     }
   }
 
-  /** Takes out the first timer up to a time, with for whom it is; null if there is none. */
-  def pop(domain: TimeDomain, until: Long, service: TimerService): (WindowTimer, Int) = {
-    val first = this.first(domain)
+  /** Takes out the first timer up to a time, with for whom it is; null if there is none.
+    *
+    * @param after
+    *   only a timer after this one; null: any
+    */
+  def pop(
+      domain: TimeDomain,
+      until: Long,
+      service: TimerService,
+      after: WindowTimer = null
+  ): (WindowTimer, Int) = {
+    val first = this.first(domain, after)
     if (first == null || first.getKey.time > until) null
     else {
       timers.remove(first.getKey)

@@ -62,13 +62,19 @@ private[keystate] abstract class WindowsFunction private[windows] (
 
   override def onTimer(timestamp: Long, ctx: OnTimerContext, out: Collector[Any]): Unit = {
     val of = ctx.timeDomain()
-    val service = ctx.timerService()
-    at.enter(ctx, service.currentWatermark())
-    val clock =
-      if (of == TimeDomain.EVENT_TIME) service.currentWatermark()
-      else service.currentProcessingTime()
-    fire(of, timestamp, math.max(timestamp, clock), out)
+    at.enter(ctx, ctx.timerService().currentWatermark())
+    fire(of, timestamp, math.max(timestamp, clockOf(of)), out)
   }
+
+  /** The time of the micro-batch by a clock. */
+  protected def clockOf(domain: TimeDomain): Long = {
+    val service = at.row.timerService()
+    if (domain == TimeDomain.EVENT_TIME) service.currentWatermark()
+    else service.currentProcessingTime()
+  }
+
+  /** Says that of the timers for which the key has the one at hand this one fires. */
+  protected def firing(of: TimeDomain, time: Long): Unit = late(at.row).firing(of, time)
 
   /** Called for the timer at `timestamp`; all that are due until `clock` may fire. */
   protected def fire(of: TimeDomain, timestamp: Long, clock: Long, out: Collector[Any]): Unit

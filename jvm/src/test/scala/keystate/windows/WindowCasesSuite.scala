@@ -307,7 +307,7 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
         byClock,
         byTime,
         """[["clock", 100], ["row", "a", 1, 100, 50], "restart", ["row", "a", 2, 2500, 2400],
-          | ["clock", 3500], ["watermark", 3500, [["a", 1, 0, 999], ["a", 2, 2000, 2999]]]]""".stripMargin
+          | ["clock", 3500, [["a", 1, 0, 999]]], ["watermark", 3500, [["a", 2, 2000, 2999]]]]""".stripMargin
       )
     }
   }

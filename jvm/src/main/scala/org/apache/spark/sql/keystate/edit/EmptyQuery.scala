@@ -3,7 +3,6 @@ package org.apache.spark.sql.keystate.edit
 import java.util.UUID
 
 import scala.annotation.nowarn
-import scala.collection.mutable
 import scala.util.Using
 
 import org.apache.hadoop.fs.Path
@@ -25,7 +24,7 @@ import org.apache.spark.sql.keystate.operator.{
 }
 import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
-import org.apache.spark.sql.keystate.state.Timer
+import org.apache.spark.sql.keystate.state.DueTimers
 
 /** A query with one operator that has had one micro-batch without rows. So all that Spark and
   * Keystate record of an operator is written by themselves, and is taken from its checkpoint.
@@ -90,15 +89,12 @@ private[keystate] object EmptyQuery {
   private object NoFunction extends OperatorFunction with FunctionRunner {
     override def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): FunctionRunner = this
 
-    override def run(
-        rows: TaskRows,
-        due: mutable.Queue[Timer],
-        context: OperatorTaskContext
-    ): FunctionRun = new FunctionRun {
-      // Read to its end, as a run is.
-      override def output: Iterator[InternalRow] = rows.filter(_ => false)
-      override def updated: Long = 0
-      override def removed: Long = 0
-    }
+    override def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionRun =
+      new FunctionRun {
+        // Read to its end, as a run is.
+        override def output: Iterator[InternalRow] = rows.filter(_ => false)
+        override def updated: Long = 0
+        override def removed: Long = 0
+      }
   }
 }

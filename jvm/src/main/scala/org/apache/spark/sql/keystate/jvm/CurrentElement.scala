@@ -8,7 +8,7 @@ import org.apache.spark.sql.keystate.encoding.PlainValues
 import org.apache.spark.sql.keystate.jvm.calls.ElementCall
 import org.apache.spark.sql.keystate.operator.OperatorTaskContext
 import org.apache.spark.sql.keystate.spec.OwnFamilies
-import org.apache.spark.sql.keystate.state.{Timer, Timers}
+import org.apache.spark.sql.keystate.state.{DueTimers, Timer, Timers}
 
 /** The element or timer that a function is called for, and what the function can learn about it. It
   * is the context of all calls of a function, in one task after the other.
@@ -104,6 +104,9 @@ private[jvm] abstract class CurrentElement(
 
   override def lateWatermark: Long = context.lateWatermark.getOrElse(Long.MinValue)
 
+  override def firing(domain: TimeDomain, time: Long): Unit =
+    timer = timer.copy(domain = domain, time = time)
+
   override def elementAnew: Any = if (plainInput(input)) value else reader(input)(row)
 
   override def registerEventTimeTimer(time: Long): Unit = {
@@ -126,6 +129,13 @@ private[jvm] abstract class CurrentElement(
       throw KeystateErrors.declaration("Timers need a key, and an onTimer method in the function.")
     )
     cursor.check(OwnFamilies.TimersName)
-    own.set(domain, time, cursor.group, cursor.key, wanted)
+    own.set(
+      domain,
+      time,
+      cursor.group,
+      cursor.key,
+      wanted,
+      waits = DueTimers.waits(domain, time, by = timer)
+    )
   }
 }

@@ -173,6 +173,9 @@ trait LateRowsContext {
     */
   def lateWatermark: Long
 
+  /** Says that of several timers for which a key has one this one fires now. */
+  def firing(domain: TimeDomain, time: Long): Unit
+
   /** The element at hand as an object of its own: a function may change what it is given. */
   def elementAnew: Any
 

@@ -2,8 +2,6 @@ package org.apache.spark.sql.keystate.jvm
 
 import java.nio.ByteBuffer
 
-import scala.collection.mutable
-
 import org.apache.spark.SparkEnv
 import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.execution.metric.SQLMetric
@@ -16,7 +14,7 @@ import org.apache.spark.sql.keystate.jvm.state.{DeclaredOperatorState, DeclaredS
 import org.apache.spark.sql.keystate.operator.{
   FunctionRun, FunctionRunner, OperatorFunction, OperatorTaskContext, TaskRows
 }
-import org.apache.spark.sql.keystate.state.Timer
+import org.apache.spark.sql.keystate.state.DueTimers
 
 /** A function in the JVM. It runs in the same operator as Python's functions, so either can go on
   * from the other's checkpoint.
@@ -51,11 +49,7 @@ private[keystate] final class JvmFunction(
 
   override def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): FunctionRunner = this
 
-  override def run(
-      rows: TaskRows,
-      due: mutable.Queue[Timer],
-      context: OperatorTaskContext
-  ): FunctionRun = {
+  override def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionRun = {
     var pass = Option.empty[OpenedFunction#Pass]
     var failed = false
     // These listeners run before the store is released, so no other attempt can have the instance

@@ -2,7 +2,6 @@ package org.apache.spark.sql.keystate.jvm
 
 import java.util.{ArrayDeque, Collection => JCollection}
 
-import scala.collection.mutable
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
 
@@ -22,7 +21,7 @@ import org.apache.spark.sql.keystate.jvm.calls.{
 import org.apache.spark.sql.keystate.jvm.letters.{Changes, GuardedCalls}
 import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.realtime.{LiveRows, LiveTimers}
-import org.apache.spark.sql.keystate.state.{FamilyEntries, Timer, Timers}
+import org.apache.spark.sql.keystate.state.{DueTimers, FamilyEntries, Timer, Timers}
 
 /** An opened JVM function of one subtask. It serves one task after the other in a query's run. */
 private[keystate] final class OpenedFunction(function: JvmFunction, opening: OperatorTaskContext)
@@ -85,7 +84,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   /** Applies the function to rows, and then to timers, as the result is read. In real-time mode it
     * is applied to both as they come.
     */
-  def run(rows: TaskRows, due: mutable.Queue[Timer], context: OperatorTaskContext): Pass = {
+  def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): Pass = {
     element.context = context
     if (guarded == null) enter(context.entries, context.timers)
     else {
@@ -95,8 +94,9 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     element.row = null
     guard("notifyCheckpointComplete")(operatorState.foreach(_.begin(context)))
     val live = Option.when(context.batch.realTime) {
-      val live = element.timers.map(new LiveTimers(_, due, context.lease))
-      new LiveRows(rows, context.columns.inputs.head.all, due, live, context.task)
+      val passed = DueTimers.none
+      val live = element.timers.map(new LiveTimers(_, passed, context.lease))
+      new LiveRows(rows, context.columns.inputs.head.all, passed, live, context.task)
     }
     new Pass(rows, due, live, context)
   }
@@ -114,7 +114,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   /** One pass over broadcast elements, rows and timers. Its result may not be read to the end. */
   final class Pass(
       rows: TaskRows,
-      due: mutable.Queue[Timer],
+      due: DueTimers,
       live: Option[LiveRows],
       context: OperatorTaskContext
   ) extends Iterator[InternalRow]
@@ -149,15 +149,18 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     /** Calls the function until it emits something or there is nothing to call it with. */
     private def advance(): Unit = {
       var more = true
-      while (results.isEmpty && more)
+      var over = false
+      while (results.isEmpty && more) {
+        over = live.forall(_.isOver) // before the last look for rows
         if (elements.hasNext) processBroadcast(elements.next())
-        else if (live.exists(_.timerIsNext())) fireNext()
+        else if (live.exists(_.timerIsNext())) fireNext(live.get.passed)
         else if (source.hasNext) {
           processNext()
           live.foreach(_.processed())
-        } else if (due.nonEmpty) fireNext()
+        } else if (over && due.nonEmpty) fireNext(due)
         else more = false
-      if (!more && live.forall(_.isOver)) end()
+      }
+      if (!more && over) end()
     }
 
     private def end(): Unit = {
@@ -220,14 +223,14 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       calls.result()
     }
 
-    private def fireNext(): Unit = overlapping match {
+    private def fireNext(due: DueTimers): Unit = overlapping match {
       case None => fire(due.dequeue())
       case Some(overlapping) =>
-        val calls = due.dequeueAll(_ => true).map { timer =>
+        val calls = due.dequeueFirsts().map { timer =>
           timerKey.pointTo(timer.key, timer.key.length)
           prepared(new ElementCall(timerKey.copy(), timer.group, 0, null, null, timer))
         }
-        overlapping.run(calls.toSeq, keyed = true).foreach(results.addLast)
+        overlapping.run(calls, keyed = true).foreach(results.addLast)
     }
 
     private def callOf(whole: InternalRow): ElementCall = {

@@ -302,9 +302,7 @@ private[keystate] class KeyedProcessExec(
       ),
       OperatorTasks.Times(
         batchTimestampMs,
-        // In real-time mode timers come before rows: what they have ended is over for rows too.
-        (if (inRealTime) eventTimeWatermarkForEviction else eventTimeWatermarkForLateEvents)
-          .filter(_ => byWatermark),
+        eventTimeWatermarkForLateEvents.filter(_ => byWatermark),
         eventTimeWatermarkForEviction.filter(_ => byWatermark)
       ),
       inputs.late(lateOf).map(_.filter(_ => byWatermark && !spec.takes.lateRows)),

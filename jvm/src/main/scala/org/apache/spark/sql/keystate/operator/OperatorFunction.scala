@@ -1,12 +1,10 @@
 package org.apache.spark.sql.keystate.operator
 
-import scala.collection.mutable
-
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.internal.SQLConf
 
-import org.apache.spark.sql.keystate.state.Timer
+import org.apache.spark.sql.keystate.state.DueTimers
 
 /** The user's function of a keyed operator, in any language. */
 private[keystate] trait OperatorFunction extends Serializable {
@@ -18,8 +16,10 @@ private[keystate] trait OperatorFunction extends Serializable {
 /** Runs the user's function in the tasks of one execution. */
 private[keystate] trait FunctionRunner extends Serializable {
 
-  /** Applies the function to rows, and then to the timers that are due, as the result is read. */
-  def run(rows: TaskRows, due: mutable.Queue[Timer], context: OperatorTaskContext): FunctionRun
+  /** Applies the function to rows, and then to the timers that are due, as the result is read: those
+    * too that rows and timers set.
+    */
+  def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionRun
 }
 
 /** One pass of a task over its rows and timers. */

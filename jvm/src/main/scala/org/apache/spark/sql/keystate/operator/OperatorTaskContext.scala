@@ -10,7 +10,7 @@ import keystate.ttl.Expiry
 import org.apache.spark.sql.keystate.metrics.MetricValues
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
 import org.apache.spark.sql.keystate.state.{
-  BroadcastStates, FamilyEntries, OperatorStateEntries, RawKeyedState, Timers
+  BroadcastStates, DueTimers, FamilyEntries, OperatorStateEntries, RawKeyedState, Timer, Timers
 }
 import org.apache.spark.sql.keystate.store.{BackendLease, SubtaskScope}
 
@@ -96,6 +96,19 @@ private[keystate] final class OperatorTaskContext(
   /** What each state is read and written through. */
   val entries: Seq[FamilyEntries] = entriesIn(backend)
 
+  /** The timers that fire in this micro-batch, after its rows. In a batch query all do. In real-time
+    * mode those by processing time fire when the clock passes them; see
+    * [[org.apache.spark.sql.keystate.realtime.LiveTimers]].
+    */
+  val due: DueTimers = {
+    val end = Option.unless(batch.streaming)(Long.MaxValue)
+    new DueTimers(
+      end.orElse(beginWatermark),
+      end.orElse(batch.processingTime.filterNot(_ => batch.realTime)),
+      (eventTime, clock) => timers.fold(Seq.empty[Timer])(_.upTo(eventTime, clock))
+    )
+  }
+
   val timers: Option[Timers] = timersIn(backend)
 
   /** What each state is read and written through, where entries are kept in this. */
@@ -105,7 +118,7 @@ private[keystate] final class OperatorTaskContext(
 
   /** Timers that are kept in this. */
   def timersIn(stored: StateEntries): Option[Timers] = Option.when(spec.timers) {
-    new Timers(families(OwnFamilies.TimersName), stored, batch.maxParallelism)
+    new Timers(families(OwnFamilies.TimersName), stored, batch.maxParallelism, due)
   }
 
   val broadcastStates: Option[BroadcastStates] = Option.when(spec.broadcast.nonEmpty) {

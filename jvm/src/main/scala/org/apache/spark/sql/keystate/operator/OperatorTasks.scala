@@ -2,8 +2,6 @@ package org.apache.spark.sql.keystate.operator
 
 import java.util.concurrent.TimeUnit.NANOSECONDS
 
-import scala.collection.mutable
-
 import org.apache.spark.TaskContext
 import org.apache.spark.broadcast.Broadcast
 import org.apache.spark.sql.catalyst.InternalRow
@@ -29,7 +27,7 @@ import org.apache.spark.sql.keystate.metrics.{
 }
 import org.apache.spark.sql.keystate.size.StateSizes
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
-import org.apache.spark.sql.keystate.state.{StateSweeps, Timer}
+import org.apache.spark.sql.keystate.state.{DueTimers, StateSweeps}
 import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, SubtaskScope}
 
 /** What the tasks of one execution of a keyed operator do. It is sent with every task, so it holds
@@ -88,7 +86,11 @@ private[keystate] final class OperatorTasks(
           noteDigests(task)
           metrics.add("allUpdatesTimeMs", NANOSECONDS.toMillis(System.nanoTime - started))
           sweeps.run(run.updated + run.removed)
-          task.timers.flatMap(_.next(TimeDomain.PROCESSING_TIME)).foreach(metrics.nextTimer.add)
+          // Of those that have passed only such are left as wait for a next micro-batch, whatever that
+          // is run for.
+          task.timers
+            .flatMap(_.next(TimeDomain.PROCESSING_TIME, after = times.processing))
+            .foreach(metrics.nextTimer.add)
         }
         metrics.function.foreach(_.add(task.index -> task.metrics))
         counter.foreach(it => metrics.keys.get.sample.add(task.index -> it.result))
@@ -109,13 +111,11 @@ private[keystate] final class OperatorTasks(
   def begin(task: OperatorTaskContext, inputs: Seq[Iterator[InternalRow]])(
       counted: (Iterator[InternalRow], Int) => Iterator[InternalRow]
   ): (FunctionRun, Iterator[InternalRow]) = {
-    val due =
-      task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, times.processing))
     val lateRows = inputs.indices.map { i =>
       spec.lateOutputs.lift(i).flatten.map(new LateRows(columns.output, _, columns.inputs(i)))
     }
     val rows = inputs.indices.map(i => counted(onTime(inputs(i), i, lateRows(i)), i))
-    val run = runner.run(inputOrder.rows(rows), due, task)
+    val run = runner.run(inputOrder.rows(rows), task.due, task)
     (run, run.output ++ lateRows.iterator.flatten.flatMap(_.rows))
   }
 
@@ -187,17 +187,17 @@ private[keystate] final class OperatorTasks(
       () => Nil
     )
 
-    // When the input has ended, all time has passed: timers fire until none are left. For a
-    // function in Python they have fired already, in its worker.
+    // When the input has ended, all time has passed: timers fire until none are left, in one pass
+    // those that don't wait for the next. For a function in Python they have fired already, in its
+    // worker.
     def timerPasses: Iterator[InternalRow] = {
       task.endInput()
-      val due =
-        task.timers.fold(mutable.Queue.empty[Timer])(_.due(task.watermark, task.watermark))
-      if (due.isEmpty) Iterator.empty
-      else runner.run(TaskRows.Empty, due, task).output ++ timerPasses
+      task.due.nextRound()
+      if (task.due.isEmpty) Iterator.empty
+      else runner.run(TaskRows.Empty, task.due, task).output ++ timerPasses
     }
     metrics.counting(
-      runner.run(inputOrder.rows(inputs), mutable.Queue.empty, task).output ++ timerPasses
+      runner.run(inputOrder.rows(inputs), DueTimers.none, task).output ++ timerPasses
     )
   }
 

@@ -1,7 +1,5 @@
 package org.apache.spark.sql.keystate.python
 
-import scala.collection.mutable
-
 import org.json4s.JsonAST.JObject
 import org.json4s.JsonDSL._
 
@@ -26,7 +24,7 @@ import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}
 import org.apache.spark.sql.keystate.python.server.StateServer
 import org.apache.spark.sql.keystate.realtime.LiveTimers
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
-import org.apache.spark.sql.keystate.state.Timer
+import org.apache.spark.sql.keystate.state.DueTimers
 import org.apache.spark.sql.keystate.windows.EndedWindows
 
 /** Runs a Python function in a worker that belongs to the task. */
@@ -35,11 +33,7 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
   private val function = WorkerFunction(udf, conf, metrics)
   private val settings = MessageSettings.from(conf)
 
-  override def run(
-      rows: TaskRows,
-      due: mutable.Queue[Timer],
-      context: OperatorTaskContext
-  ): FunctionRun = {
+  override def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionRun = {
     val states = new KeyedColumns(context.spec.states, context.entries, settings.inline)
     val broadcast = context.broadcastStates.toSeq.flatMap(_.states).zipWithIndex.map {
       case (state, i) => new BroadcastColumns(state, i)
@@ -99,7 +93,7 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
   /** The pass with the rows and timers. */
   private def runRows(
       rows: TaskRows,
-      due: mutable.Queue[Timer],
+      due: DueTimers,
       states: KeyedColumns,
       broadcast: Seq[BroadcastColumns],
       context: OperatorTaskContext
@@ -107,11 +101,12 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
     val spec = context.spec
     val toOutput = UnsafeProjection.create(context.columns.output, context.columns.output)
     val live = Option.when(context.batch.realTime) {
-      val timers = context.timers.map(new LiveTimers(_, due, context.lease))
-      new LiveTurns(timers, due, generationMillis(spec))
+      val passed = DueTimers.none
+      val timers = context.timers.map(new LiveTimers(_, passed, context.lease))
+      new LiveTurns(timers, passed, generationMillis(spec))
     }
-    val ended = if (live.isEmpty) EndedWindows.of(context, due, rows.hasNext) else None
-    val sent = if (ended.isEmpty) due else mutable.Queue.empty[Timer]
+    val ended = if (live.isEmpty) EndedWindows.of(context, rows.hasNext) else None
+    val sent = if (ended.isEmpty) due else DueTimers.none
     val schema = RowConversation.messageSchema(
       context.columns.inputs.map(input => DataTypeUtils.fromAttributes(input.seen)),
       DataTypeUtils.fromAttributes(context.columns.grouping),
@@ -124,14 +119,15 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
       states,
       sent,
       toOutput,
-      control(context),
+      control(context) ~ (Protocol.Control.TimersSent -> (live.nonEmpty || ended.nonEmpty)),
       settings,
       live,
       packing
     )
     val results =
       // Without rows and timers there is nothing to do, and the worker need not start.
-      if (live.isEmpty && !rows.hasNext && sent.isEmpty && !spec.checkpointed) Iterator.empty
+      if (live.isEmpty && !rows.hasNext && context.lease.use(sent.isEmpty) && !spec.checkpointed)
+        Iterator.empty
       else {
         serveQuestions(task, schema, states, broadcast, context)
         if (live.isEmpty) converse(schema, task, rows, context)
@@ -172,14 +168,14 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
       context: OperatorTaskContext
   ): Unit = {
     val spec = context.spec
-    val firesAll = spec.timers && !context.batch.streaming
+    val mayAsk = spec.timers && !context.batch.realTime
     if (
-      firesAll || spec.broadcast.nonEmpty || spec.checkpointed ||
+      mayAsk || spec.broadcast.nonEmpty || spec.checkpointed ||
       spec.states.exists(_.kind != StateKind.Value)
     ) {
       val pages = new ArrowStreams(function.timeZoneId, WorkerFunction.LargeVarTypes)
       val table = new StateQuestions(task, states, pages).questions ++
-        (if (firesAll) BatchTimers.questions(task, schema, pages) else Map.empty) ++
+        (if (mayAsk) TimerQuestions.questions(task, schema, pages) else Map.empty) ++
         context.operatorState.toSeq
           .flatMap(OperatorStateQuestions.questions(_, context.readOperatorStates)) ++
         context.rawKeyedState.toSeq.flatMap(OperatorStateQuestions.raw) ++

@@ -1,7 +1,5 @@
 package org.apache.spark.sql.keystate.python
 
-import scala.collection.mutable
-
 import org.apache.arrow.vector.VectorSchemaRoot
 import org.json4s.JsonAST.{JInt, JObject}
 
@@ -20,7 +18,7 @@ import org.apache.spark.sql.keystate.python.messages.{
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
-import org.apache.spark.sql.keystate.state.Timer
+import org.apache.spark.sql.keystate.state.DueTimers
 
 /** One task of a keyed operator: its conversation with the Python worker.
   *
@@ -31,13 +29,13 @@ import org.apache.spark.sql.keystate.state.Timer
   * [[Generations]] bound the worker's cache.
   *
   * At the end of the input the timers that are due are sent, and then the worker returns the rest.
+  * Those that this micro-batch has set and that are due the worker fires itself, each in its turn. If
+  * some are of keys that it has let go, it hands over its changes and asks for timers until none are
+  * left, see [[TimerQuestions]]. So it does in a batch query, where all timers fire once the input has
+  * ended.
   *
-  * In a batch query all timers fire once the input has ended, also those that other timers set.
-  * There the worker hands over its changes and asks for timers until none are left, see
-  * [[BatchTimers]].
-  *
-  * In real-time mode, see [[LiveTurns]], timers that are due are sent before rows, a generation ends
-  * after some time too, and each answer has the timers that were set.
+  * In real-time mode, see [[LiveTurns]], timers that the clock has passed are sent before rows, a
+  * generation ends after some time too, and each answer has the timers that were set.
   *
   * The task's own thread writes messages and reads answers. Only the worker's questions are
   * answered in another thread. Whatever touches the backend is done under the task's lease: so
@@ -47,7 +45,7 @@ private[keystate] final class RowConversation(
     task: OperatorTaskContext,
     taskRows: TaskRows,
     states: KeyedColumns,
-    dueTimers: mutable.Queue[Timer],
+    dueTimers: DueTimers,
     project: InternalRow => InternalRow,
     context: JObject,
     settings: MessageSettings,
@@ -78,13 +76,19 @@ private[keystate] final class RowConversation(
       new PackingSender(root, rowSender(packing.root, packs = true), packing)
     }
 
-  private def rowSender(root: VectorSchemaRoot, packs: Boolean) = new RowSender(
+  private def rowSender(
+      root: VectorSchemaRoot,
+      packs: Boolean,
+      due: DueTimers = dueTimers,
+      answersTimers: Boolean = false
+  ) = new RowSender(
     root,
     packs,
     task,
     taskRows,
     states,
-    dueTimers,
+    due,
+    answersTimers,
     settings,
     live,
     generations,
@@ -108,17 +112,18 @@ private[keystate] final class RowConversation(
     answer.rows
   }
 
-  /** For a batch query, in which all timers fire: the next timers, as one more message. None if
-    * none are left. The worker asks for them when it has had all messages and has handed over its
-    * changes.
+  /** The next timers that are due, as one more message. None if none are left. The worker asks for them
+    * when it has had all messages and has handed over its changes.
     */
-  def timersOfBatch(schema: StructType, format: ArrowStreams): Option[Array[Byte]] = {
-    val end = Some(Long.MaxValue)
-    control = control.merge(JObject(Protocol.Control.Watermark -> JInt(Long.MaxValue)))
-    if (dueTimers.isEmpty) dueTimers ++= timers.get.due(end, end)
-    Option.when(dueTimers.nonEmpty) {
+  def timersLeft(schema: StructType, format: ArrowStreams): Option[Array[Byte]] = {
+    val due = task.due
+    if (!task.batch.streaming) {
+      control = control.merge(JObject(Protocol.Control.Watermark -> JInt(Long.MaxValue)))
+      if (due.isEmpty) due.nextRound()
+    }
+    Option.when(due.nonEmpty) {
       format.writeVectors(schema) { root =>
-        rowSender(root, packs = false).fill(Iterator.empty)
+        rowSender(root, packs = false, due, answersTimers = true).fill(Iterator.empty)
         1
       }
     }

@@ -3,14 +3,12 @@ package org.apache.spark.sql.keystate.realtime
 import java.util.concurrent.Semaphore
 import java.util.concurrent.TimeUnit.MILLISECONDS
 
-import scala.collection.mutable
-
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeRow}
 
 import org.apache.spark.sql.keystate.metrics.MetricValues
-import org.apache.spark.sql.keystate.state.Timer
+import org.apache.spark.sql.keystate.state.DueTimers
 
 /** What a function in this JVM is given in real-time mode: rows as they come, and timers as the
   * clock passes them. As an iterator it has the rows that are there; only `await` waits.
@@ -19,15 +17,15 @@ import org.apache.spark.sql.keystate.state.Timer
   *
   * @param input
   *   all rows of the batch, with these columns; it is read in another thread
-  * @param due
-  *   timers that are to be fired
+  * @param passed
+  *   timers that the clock has passed, which are to be fired
   * @param timers
-  *   adds to `due`; None if the function has no timers
+  *   adds to `passed`; None if the function has no timers
   */
 private[keystate] final class LiveRows(
     input: Iterator[InternalRow],
     columns: Seq[Attribute],
-    due: mutable.Queue[Timer],
+    val passed: DueTimers,
     timers: Option[LiveTimers],
     context: TaskContext
 ) extends Iterator[UnsafeRow] {
@@ -61,7 +59,7 @@ private[keystate] final class LiveRows(
     * set timers for the past keeps neither rows nor the end of the batch waiting.
     */
   def timerIsNext(): Boolean = {
-    if (due.isEmpty) {
+    if (passed.isEmpty) {
       if (inRound) {
         val now = System.nanoTime
         rowsUntil = now + (now - roundBegan)
@@ -73,7 +71,7 @@ private[keystate] final class LiveRows(
         live.lookUp()
       }
     }
-    due.nonEmpty
+    passed.nonEmpty
   }
 
   private def mayLookUp: Boolean =

@@ -1,9 +1,7 @@
 package org.apache.spark.sql.keystate.realtime
 
-import scala.collection.mutable
-
 import keystate.TimeDomain
-import org.apache.spark.sql.keystate.state.{Timer, Timers}
+import org.apache.spark.sql.keystate.state.{DueTimers, Timers}
 import org.apache.spark.sql.keystate.store.BackendLease
 
 /** The processing-time timers of a task in real-time mode, in which the clock goes on.
@@ -11,11 +9,7 @@ import org.apache.spark.sql.keystate.store.BackendLease
   * @param due
   *   takes those that are to be fired; they may be deleted until then
   */
-private[keystate] final class LiveTimers(
-    timers: Timers,
-    due: mutable.Queue[Timer],
-    lease: BackendLease
-) {
+private[keystate] final class LiveTimers(timers: Timers, due: DueTimers, lease: BackendLease) {
   import LiveTimers._
 
   private var next = lease.use(timers.next(TimeDomain.PROCESSING_TIME).getOrElse(Never))
@@ -35,7 +29,7 @@ private[keystate] final class LiveTimers(
   def lookUp(): Unit = lease.use {
     val now = System.currentTimeMillis
     timers.earliestSet = Never
-    due ++= timers.due(None, Some(now))
+    due ++= timers.upTo(None, Some(now))
     next = timers.next(TimeDomain.PROCESSING_TIME, after = Some(now)).getOrElse(Never)
   }
 }

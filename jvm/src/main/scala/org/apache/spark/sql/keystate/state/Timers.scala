@@ -2,8 +2,6 @@ package org.apache.spark.sql.keystate.state
 
 import java.nio.ByteBuffer
 
-import scala.collection.mutable
-
 import keystate.TimeDomain
 import keystate.TimeDomain.{EVENT_TIME, PROCESSING_TIME}
 import keystate.backend.StateEntries
@@ -20,22 +18,28 @@ private[keystate] final case class Timer(
   * `[domain: 1 byte][time: int64 big-endian, sign flipped][key]`, the value is one byte. So the
   * timers that are due come first in their domain, and timers that are not due cost nothing.
   *
-  * Which timers fire is decided when the task begins: those that were set in an earlier micro-batch
-  * and that this micro-batch's clock has passed. The timers that a micro-batch sets make no
-  * difference to it, so the order of the worker's answers does not matter. In real-time mode
-  * processing-time timers also fire when the clock passes them within a batch.
+  * Which timers fire in a micro-batch: [[DueTimers]]. In real-time mode processing-time timers also
+  * fire when the clock passes them within a batch.
+  *
+  * @param due
+  *   is told which timers are set
   */
-private[keystate] final class Timers(family: Int, backend: StateEntries, maxParallelism: Int) {
+private[keystate] final class Timers(
+    family: Int,
+    backend: StateEntries,
+    maxParallelism: Int,
+    due: DueTimers = DueTimers.none
+) {
   import Timers._
 
   /** The timers up to and including these times, ordered by time. None: none of that domain. */
-  def due(eventTime: Option[Long], processingTime: Option[Long]): mutable.Queue[Timer] = {
+  def upTo(eventTime: Option[Long], processingTime: Option[Long]): Seq[Timer] = {
     val found = Seq(EVENT_TIME -> eventTime, PROCESSING_TIME -> processingTime).flatMap {
       case (domain, Some(until)) => (0 until maxParallelism).flatMap(dueIn(_, domain, until))
       case _ => Nil
     }
     // The sort is stable: timers of the same time fire in the order of their groups and keys.
-    mutable.Queue.from(found.sortBy(_.time))
+    found.sortBy(_.time)
   }
 
   /** The earliest time for which a processing-time timer was set since this was made. */
@@ -75,11 +79,23 @@ private[keystate] final class Timers(family: Int, backend: StateEntries, maxPara
     present
   }
 
-  /** Sets a key's timer, or deletes it. */
-  def set(domain: TimeDomain, time: Long, group: Int, key: Array[Byte], wanted: Boolean): Unit = {
+  /** Sets a key's timer, or deletes it.
+    *
+    * @param waits
+    *   whether it waits for the next micro-batch; see [[DueTimers.waits]]
+    */
+  def set(
+      domain: TimeDomain,
+      time: Long,
+      group: Int,
+      key: Array[Byte],
+      wanted: Boolean,
+      waits: Boolean = false
+  ): Unit = {
     val entry = entryKey(domain, time, key)
     if (wanted) {
       backend.put(family, group, entry, Present)
+      due.wasSet(domain, time, group, key, waits)
       if (domain == PROCESSING_TIME) earliestSet = math.min(earliestSet, time)
     } else backend.remove(family, group, entry)
   }

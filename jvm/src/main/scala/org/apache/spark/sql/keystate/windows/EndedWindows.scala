@@ -24,8 +24,6 @@ import org.apache.spark.sql.keystate.state.{FamilyEntries, Timer, Timers}
   * ended already was left for late rows before a restart. Of each key the first window has a timer, at
   * its end less 1 ms.
   *
-  * @param due
-  *   the timers that fire; they are taken out of it
   * @param isChanged
   *   whether this micro-batch has changed windows, so that there may be timers that it has set
   */
@@ -36,7 +34,6 @@ private[keystate] final class EndedWindows private (
     entries: FamilyEntries,
     made: UnsafeProjection,
     until: Long,
-    due: mutable.Queue[Timer],
     isChanged: Boolean
 ) {
   import EndedWindows.Window
@@ -54,9 +51,11 @@ private[keystate] final class EndedWindows private (
   /** How many entries were removed so far. */
   var removed = 0L
 
-  /** What is emitted of the windows. The same row each time. */
+  /** What is emitted of the windows. The same row each time. To be asked for when all changes of this
+    * micro-batch are in the state.
+    */
   def rows: Iterator[InternalRow] =
-    Iterator.continually(due).takeWhile(_.nonEmpty).flatMap { _ =>
+    Iterator.continually(task.due).takeWhile(due => task.lease.use(due.nonEmpty)).flatMap { due =>
       val timer = due.dequeue()
       val ended = task.lease.use(end(timer))
       key.pointTo(timer.key, timer.key.length)
@@ -70,7 +69,7 @@ private[keystate] final class EndedWindows private (
       val (over, next) = windowsOver(timer)
       over.foreach { window =>
         entries.remove(timer.group, window.entry.key)
-        // It is not to end windows of the next micro-batch.
+        // It is not to come in the next micro-batch, for nothing.
         if (isChanged) set(timer, window.last, wanted = false)
       }
       removed += over.size
@@ -134,32 +133,34 @@ private[keystate] object EndedWindows {
     def last: Long = end - 1
   }
 
-  /** None if a worker has to fire what is due. It does if there are timers by the other clock, of
-    * windows that went by it before a restart.
+  /** None if a worker has to fire what is due. It does if timers by the other clock are due, of windows
+    * that went by it before a restart.
     */
-  def of(
-      task: OperatorTaskContext,
-      due: mutable.Queue[Timer],
-      isChanged: Boolean
-  ): Option[EndedWindows] =
+  def of(task: OperatorTaskContext, isChanged: Boolean): Option[EndedWindows] =
     task.spec.endedWindows.filter(_ => task.batch.streaming).flatMap { windows =>
       // A worker that is not started does not tell its function's metric.
       task.addMetrics(MetricValues(Map(windows.dropped -> 0L)))
-      firing(windows, task, due, isChanged)
+      firing(windows, task, isChanged)
     }
 
   private def firing(
       windows: EndedWindowsSpec,
       task: OperatorTaskContext,
-      due: mutable.Queue[Timer],
       isChanged: Boolean
   ): Option[EndedWindows] = {
-    val domain = if (windows.byEventTime) EVENT_TIME else PROCESSING_TIME
+    val (watermark, clock) = (task.watermark, task.batch.processingTime)
+    val (domain, other) =
+      if (windows.byEventTime) (EVENT_TIME, PROCESSING_TIME) else (PROCESSING_TIME, EVENT_TIME)
+    val (own, others) = if (windows.byEventTime) (watermark, clock) else (clock, watermark)
     for {
-      until <- if (windows.byEventTime) task.watermark else task.batch.processingTime
-      if due.nonEmpty && due.forall(_.domain == domain)
+      until <- own
+      timers <- task.timers
+      if !task.lease.use(timers.next(other)).exists(time => others.exists(time <= _))
       (state, entries) <- task.spec.states.zip(task.entries).find(_._1.name == windows.state)
       made <- WindowResults.of(windows, state, task.columns)
-    } yield new EndedWindows(task, task.timers.get, state, entries, made, until, due, isChanged)
+    } yield {
+      task.due.lookOnlyFor(domain)
+      new EndedWindows(task, timers, state, entries, made, until, isChanged)
+    }
   }
 }

@@ -127,7 +127,7 @@ private[testing] final class TestedSubtask(index: Int, maxParallelism: Int, back
   /** How many timers of a domain there are. */
   def timers(domain: TimeDomain): Long = families.get(OwnFamilies.TimersName).fold(0L) { family =>
     val ever = Some(Long.MaxValue)
-    val found = new Timers(family.id, backend, maxParallelism).due(
+    val found = new Timers(family.id, backend, maxParallelism).upTo(
       ever.filter(_ => domain == TimeDomain.EVENT_TIME),
       ever.filter(_ => domain == TimeDomain.PROCESSING_TIME)
     )

@@ -73,7 +73,7 @@ private[keystate] final class PackedAnswer(bytes: Array[Byte], fields: Int) {
       val flags = PackedBytes.intAt(bytes, at + 4)
       val time = PackedBytes.longAt(bytes, at + 8)
       val domain = Timers.domain(flags.toByte)
-      timers.set(domain, time, slots.group(slot), slots.key(slot), (flags >>> 16) != 0)
+      TimerColumns.change(timers, domain, time, slots, slot, flags >>> 16)
     }
 }
 

@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
 import org.apache.spark.sql.types.{ByteType, IntegerType, LongType, StructField}
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
+import keystate.TimeDomain
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.state.{Timer, Timers}
 
@@ -47,6 +48,21 @@ private[keystate] object TimerColumns {
     StateColumns.list(Protocol.Message.TimerTimes, LongType)
   )
 
+  // What a worker says of a timer.
+  private final val Deleted = 0
+  private final val Waits = 2 // it is set, and waits for the next micro-batch
+
+  /** Sets or deletes a timer of a slot's key. */
+  def change(
+      timers: Timers,
+      domain: TimeDomain,
+      time: Long,
+      slots: KeySlots,
+      slot: Int,
+      how: Int
+  ): Unit =
+    timers.set(domain, time, slots.group(slot), slots.key(slot), how != Deleted, how == Waits)
+
   /** Sets and deletes timers as a message from the worker says. */
   def apply(timers: Timers, slots: KeySlots, columns: String => ArrowColumnVector): Unit = {
     val changed = columns(Protocol.Answer.TimerSlot).getArray(0)
@@ -56,9 +72,8 @@ private[keystate] object TimerColumns {
     var i = 0
     while (i < changed.numElements()) {
       val slot = changed.getInt(i)
-      val wanted = set.getBoolean(i)
       val domain = Timers.domain(domains.getByte(i))
-      timers.set(domain, times.getLong(i), slots.group(slot), slots.key(slot), wanted)
+      change(timers, domain, times.getLong(i), slots, slot, set.getByte(i).toInt)
       i += 1
     }
   }

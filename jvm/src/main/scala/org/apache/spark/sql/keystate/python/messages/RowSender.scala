@@ -2,11 +2,9 @@ package org.apache.spark.sql.keystate.python.messages
 
 import java.nio.charset.StandardCharsets.UTF_8
 
-import scala.collection.mutable
-
 import org.apache.arrow.vector.complex.{ListVector, StructVector}
 import org.apache.arrow.vector.{VarBinaryVector, VectorSchemaRoot}
-import org.json4s.JsonAST.{JField, JInt, JObject}
+import org.json4s.JsonAST.{JBool, JField, JInt, JObject}
 import org.json4s.jackson.JsonMethods
 
 import org.apache.spark.sql.catalyst.InternalRow
@@ -18,13 +16,15 @@ import org.apache.spark.sql.keystate.python.columns.{
 }
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.python.realtime.LiveTurns
-import org.apache.spark.sql.keystate.state.Timer
+import org.apache.spark.sql.keystate.state.DueTimers
 
 /** Writes rows and timers into messages, and with each key that the worker does not have what it has
   * in the states.
   *
   * @param packs
   *   whether a message of few rows is packed, instead of going into the vectors of `root`
+  * @param answersTimers
+  *   whether the worker has asked for timers, and is to be told whether more are left
   * @param control
   *   gives what the worker is to know besides
   */
@@ -34,18 +34,19 @@ private[python] final class RowSender(
     task: OperatorTaskContext,
     taskRows: TaskRows,
     states: KeyedColumns,
-    dueTimers: mutable.Queue[Timer],
+    dueTimers: DueTimers,
+    answersTimers: Boolean,
     settings: MessageSettings,
     live: Option[LiveTurns],
     generations: Generations,
     control: () => JObject
 ) extends MessageSender {
   import RowSender._
-  import task.{lease, operatorState, timers}
+  import task.{lease, operatorState}
 
   private val struct = root.getVector(0).asInstanceOf[StructVector]
   private val controls = struct.getChild(Protocol.Message.Control).asInstanceOf[VarBinaryVector]
-  private val arrow = new ArrowParts(list, task.inputs.size, states.all, timers.nonEmpty)
+  private val arrow = new ArrowParts(list, task.inputs.size, states.all, task.timers.nonEmpty)
   private lazy val packedParts = new PackedParts(states.ofValues)
   private var parts: MessageParts = arrow // of the message at hand
   private val timerKey = new UnsafeRow(task.inputs.head.keys.width)
@@ -54,6 +55,7 @@ private[python] final class RowSender(
   private val carried = new Array[Int](LargestStep)
   private var rowsPerMessage = settings.firstMessageRows
   private var sent = false
+  private var rowsAreOver = false
 
   // Only loading states shows how large they are, so they are loaded after every few keys.
   private var loaded = 0 // slots whose states are in this message or were sent before
@@ -67,7 +69,7 @@ private[python] final class RowSender(
 
   override def fill(input: Iterator[InternalRow]): Boolean =
     if (live.exists(_.timersFirst())) {
-      send(fillTimers())
+      send(fillTimers(live.get.passed))
       true
     } else if (input.hasNext) {
       send(fillRows(input))
@@ -75,8 +77,9 @@ private[python] final class RowSender(
     } else if (live.exists(!_.isOver)) {
       send(()) // closes a generation
       true
-    } else if (dueTimers.nonEmpty) {
-      send(fillTimers())
+    } else if (lease.use(hasNext(dueTimers))) {
+      rowsAreOver = true
+      send(fillTimers(dueTimers))
       true
     } else if (operatorState.nonEmpty && !sent) {
       // Every subtask takes part in a checkpoint, also one without rows.
@@ -111,7 +114,8 @@ private[python] final class RowSender(
   private def slots = generations.currentSlots
 
   private def fewWait =
-    math.max(live.get.input.waiting, dueTimers.size) <= PackedParts.MostRows
+    !rowsAreOver &&
+      math.max(live.get.input.waiting, live.get.passed.size) <= PackedParts.MostRows
 
   /** Adds the states of the keys that came since the last call. */
   private def loadStates(): Unit = {
@@ -138,12 +142,19 @@ private[python] final class RowSender(
     rowsPerMessage = math.min(rowsPerMessage * 2, settings.messageRows)
   }
 
-  private def fillTimers(): Unit = {
+  /** Whether timers that this micro-batch has set are sent too. Else the worker fires them, or asks for
+    * all that are left.
+    */
+  private val sendsSet = answersTimers || live.nonEmpty
+
+  private def hasNext(timers: DueTimers) = if (sendsSet) timers.nonEmpty else timers.hasStored
+
+  private def fillTimers(timers: DueTimers): Unit = {
     var count = 0
-    while (dueTimers.nonEmpty && count < settings.messageRows && bytes < settings.messageBytes) {
-      val timer = dueTimers.dequeue()
+    while (hasNext(timers) && count < settings.messageRows && bytes < settings.messageBytes) {
+      val timer = if (sendsSet) timers.dequeue() else timers.dequeueStored()
       timerKey.pointTo(timer.key, timer.key.length)
-      val gone = !lease.use(timers.get.take(timer))
+      val gone = !lease.use(task.timers.get.take(timer))
       if (!gone || mayBeSetAgain(timerKey))
         parts.addTimer(slotOf(timerKey, timer.group), timer, gone)
       count += 1
@@ -190,8 +201,12 @@ private[python] final class RowSender(
   }
 
   private def finishArrow(news: List[JField]): Unit = {
+    // In real-time mode each answer has the timers that were set, so there the JVM finds them all.
+    val tells = answersTimers || live.nonEmpty && rowsAreOver
+    val left = Option.when(tells)(Protocol.Control.TimersLeft -> JBool(dueTimers.nonEmpty))
     val ofMessage = (Protocol.Control.Generation -> JInt(generations.current)) ::
-      live.toList.map(turns => Protocol.Control.ProcessingTime -> JInt(turns.time))
+      live.toList.map(turns => Protocol.Control.ProcessingTime -> JInt(turns.time)) :::
+      left.toList
     controls.setSafe(0, json(ofMessage ::: news))
     controls.setValueCount(1)
     arrow.finish()

@@ -42,6 +42,8 @@ private[keystate] object Protocol {
     final val LateWatermark = "late_watermark"
     final val ProcessingTime = "processing_time"
     final val RealTime = "real_time"
+    final val TimersSent = "timers_sent"
+    final val TimersLeft = "timers_left"
     final val EventTimeColumn = "event_time_column"
     final val SecondEventTimeColumn = "second_event_time_column"
     final val Server = "server"

@@ -1,12 +1,10 @@
 package org.apache.spark.sql.keystate.python.realtime
 
-import scala.collection.mutable
-
 import org.json4s.JsonAST.{JBool, JField, JObject}
 
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 import org.apache.spark.sql.keystate.realtime.{LiveTimers, RowHandover, RowLatencies}
-import org.apache.spark.sql.keystate.state.Timer
+import org.apache.spark.sql.keystate.state.DueTimers
 
 /** When a task in real-time mode sends its next message. A message is sent when the worker has
   * answered all others and there is something to send: rows, timers that the clock has passed, the
@@ -16,15 +14,15 @@ import org.apache.spark.sql.keystate.state.Timer
   * This reads the clock: a batch that is processed again sees other times.
   *
   * @param timers
-  *   adds to `due`
-  * @param due
-  *   timers that are to be sent
+  *   adds to `passed`
+  * @param passed
+  *   timers that the clock has passed, which are to be sent
   * @param generationMillis
   *   after how long the worker hands over what it changed
   */
 private[keystate] final class LiveTurns(
     timers: Option[LiveTimers],
-    due: mutable.Queue[Timer],
+    val passed: DueTimers,
     generationMillis: Long
 ) {
   import LiveTurns._
@@ -43,8 +41,8 @@ private[keystate] final class LiveTurns(
   /** Whether to write a message now, or the end. */
   def isTurn: Boolean =
     if (unanswered == 0)
-      input.hasNext || due.nonEmpty || input.isOver || wakeTime <= now
-    else unanswered == 1 && due.isEmpty && input.waiting >= RowsAhead
+      input.hasNext || passed.nonEmpty || input.isOver || wakeTime <= now
+    else unanswered == 1 && passed.isEmpty && input.waiting >= RowsAhead
 
   /** How long there is nothing to send, if no row comes; 0 is without limit. */
   def pauseMillis: Long = {
@@ -61,9 +59,9 @@ private[keystate] final class LiveTurns(
   def timersFirst(): Boolean =
     if (unanswered > 0) false
     else {
-      if (due.isEmpty && !input.isOver && !(fired && input.hasNext))
+      if (passed.isEmpty && !input.isOver && !(fired && input.hasNext))
         timers.filter(_.areDue).foreach(_.lookUp())
-      fired = due.nonEmpty
+      fired = passed.nonEmpty
       fired
     }
 

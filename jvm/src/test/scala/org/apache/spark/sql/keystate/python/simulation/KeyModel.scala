@@ -1,6 +1,7 @@
 package org.apache.spark.sql.keystate.python.simulation
 
 import scala.collection.immutable.TreeMap
+import scala.math.Ordering.Implicits._
 
 import org.apache.spark.sql.keystate.python.simulation.KeyModel.Timer
 
@@ -25,18 +26,38 @@ private[simulation] final case class KeyModel(
   }
 
   /** What a timer that fires makes of it, and what that tells. */
-  def fired(timer: Timer): (KeyModel, String) = {
+  private def fired(timer: Timer): (KeyModel, String) = {
     val next = copy(
       value = Some(timer.time),
       list = list :+ timer.time,
       map = map + ((timer.time % 7).toString -> timer.time),
-      timers = timers - timer
+      timers = timers - timer ++ following(timer)
     )
     (next, s"${timer.domain}@${timer.time} ${value.fold("None")(_.toString)}")
   }
 
-  /** The timers that fire in a micro-batch, in their order. */
-  def due(watermark: Long, clock: Long): Seq[Timer] =
+  /** What the timers that are due make of it, those too that others set, and what they tell. One that
+    * is set at or before the time of the one that sets it waits for the next micro-batch.
+    */
+  def passed(watermark: Long, clock: Long): (KeyModel, Seq[String]) = {
+    var (model, told, waiting) = (this, Vector.empty[String], Set.empty[Timer])
+    def next = model.due(watermark, clock).find(timer => !waiting(timer))
+    var timer = next
+    while (timer.nonEmpty) {
+      val left = model.timers - timer.get
+      waiting ++= following(timer.get).filter { set =>
+        !left(set) && (set.time, set.domain) <= (timer.get.time, timer.get.domain)
+      }
+      val (after, result) = model.fired(timer.get)
+      model = after
+      told :+= result
+      timer = next
+    }
+    (model, told)
+  }
+
+  /** The timers up to these times, in their order. */
+  private def due(watermark: Long, clock: Long): Seq[Timer] =
     timers.toSeq
       .filter(timer => timer.time <= (if (timer.domain == 0) watermark else clock))
       .sortBy(timer => (timer.time, timer.domain))
@@ -59,6 +80,12 @@ private[simulation] object KeyModel {
     *   0 for event time, 1 for processing time
     */
   final case class Timer(domain: Int, time: Long)
+
+  /** What a timer that fires sets, as tests/conversation/function.py does. */
+  private def following(timer: Timer): Option[Timer] =
+    Map(0L -> 5, 5L -> 3, 8L -> -2)
+      .get(Math.floorMod(timer.time, 20L))
+      .map(later => timer.copy(time = timer.time + later))
 
   private type Effect = (KeyModel, Long, Long) => (KeyModel, Option[String => Boolean])
 

@@ -90,22 +90,18 @@ private[simulation] final class Simulation(
   /** What a batch makes of the states, and what it is to tell. */
   private def expected(batch: Batch): (Map[String, KeyModel], Expected) = {
     val states = mutable.HashMap.from(model).withDefaultValue(KeyModel())
-    val due = model.toSeq.flatMap { case (key, before) =>
-      before.due(batch.watermark, batch.clock).map(key -> _)
-    }
     val rows = batch.rows.map { row =>
       val (next, told) = states(row.key).after(row)
       states(row.key) = next
       (row, told)
     }
-    val fired =
-      due.filter { case (key, timer) => states(key).timers(timer) }.map { case (key, timer) =>
-        val (next, told) = states(key).fired(timer)
-        states(key) = next
-        key -> told
-      }
+    val fired = states.toMap.flatMap { case (key, before) =>
+      val (after, told) = before.passed(batch.watermark, batch.clock)
+      states(key) = after
+      Option.when(told.nonEmpty)(key -> told)
+    }
     if (fired.nonEmpty) story.reach("timers fire")
-    (states.toMap.filterNot(_._2.isEmpty), Expected(rows, fired.groupMap(_._1)(_._2)))
+    (states.toMap.filterNot(_._2.isEmpty), Expected(rows, fired))
   }
 
   /** Runs the batch until an attempt commits, and checks its results. */

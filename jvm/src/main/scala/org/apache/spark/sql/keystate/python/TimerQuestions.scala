@@ -8,10 +8,11 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.python.protocol.Protocol
 
-/** In a batch query: takes the worker's changes as soon as it has them, and gives it the timers
-  * that these set. So all timers fire in one conversation, with the function as it was opened.
+/** Takes the worker's changes as soon as it has them, and gives it the timers that are due then: when
+  * some of those that it has set are of keys that it has let go. So all timers fire in one
+  * conversation.
   */
-private[keystate] object BatchTimers {
+private[keystate] object TimerQuestions {
   def questions(
       task: RowConversation,
       messageSchema: StructType,
@@ -24,7 +25,7 @@ private[keystate] object BatchTimers {
       Questions.Nothing
     },
     Protocol.Op.Timers -> { (_, _) =>
-      task.timersOfBatch(messageSchema, pages).fold(Questions.Nothing)((JObject(), _))
+      task.timersLeft(messageSchema, pages).fold(Questions.Nothing)((JObject(), _))
     }
   )
 }

@@ -1,0 +1,139 @@
+package org.apache.spark.sql.keystate.state
+
+import java.nio.ByteBuffer
+import java.util.{Arrays, Comparator, TreeSet}
+
+import scala.collection.mutable
+
+import keystate.TimeDomain
+import keystate.TimeDomain.{EVENT_TIME, PROCESSING_TIME}
+
+/** The timers that fire in a micro-batch, in order of time: after its rows, all that its clock has
+  * passed, those too that its rows and its timers have set. The stored ones are looked up when somebody
+  * first asks, so not before the rows have been processed. From then on those that are set are added.
+  *
+  * A timer that a timer sets at or before its own time waits for the next micro-batch. So no micro-batch
+  * goes on for ever.
+  *
+  * @param lookUp
+  *   finds the stored timers of these times, in order; see [[Timers.upTo]]
+  */
+private[keystate] final class DueTimers(
+    eventTime: Option[Long],
+    processingTime: Option[Long],
+    lookUp: (Option[Long], Option[Long]) => Seq[Timer]
+) {
+  private val stored = mutable.Queue.empty[Timer]
+  private val set = new TreeSet[Timer](DueTimers.Order)
+  private val waiting = new TreeSet[Timer](DueTimers.Order)
+  private var lookedUp = false
+  private var only = Option.empty[TimeDomain]
+
+  private def look(): Unit = if (!lookedUp) {
+    lookedUp = true
+    def wanted(domain: TimeDomain, until: Option[Long]) =
+      until.filter(_ => only.forall(_ == domain))
+    val found = lookUp(wanted(EVENT_TIME, eventTime), wanted(PROCESSING_TIME, processingTime))
+    stored ++= found.filterNot(waiting.contains)
+  }
+
+  /** Says that no timers of the other domain are due: so they need not be looked up. */
+  def lookOnlyFor(domain: TimeDomain): Unit = only = Some(domain)
+
+  def isEmpty: Boolean = {
+    look()
+    // Those that were deleted, and set again so that they wait.
+    if (!waiting.isEmpty) {
+      while (stored.nonEmpty && waiting.contains(stored.head)) stored.dequeue(): Unit
+      while (!set.isEmpty && waiting.contains(set.first)) set.pollFirst(): Unit
+    }
+    stored.isEmpty && set.isEmpty
+  }
+
+  def nonEmpty: Boolean = !isEmpty
+
+  /** Whether there are some of those that were stored when somebody first asked. */
+  def hasStored: Boolean = {
+    look()
+    stored.nonEmpty
+  }
+
+  /** Takes out the first one of these. */
+  def dequeueStored(): Timer = stored.dequeue()
+
+  /** How many there are. A timer that was stored and has been set again may count twice. */
+  def size: Int = {
+    look()
+    stored.size + set.size
+  }
+
+  /** Takes out the first one, if it is not empty. It may have been deleted since it was set. */
+  def dequeue(): Timer =
+    if (set.isEmpty) stored.dequeue()
+    else {
+      val next = set.first
+      val compared = if (stored.isEmpty) 1 else DueTimers.Order.compare(stored.head, next)
+      if (compared >= 0) set.pollFirst(): Unit
+      if (compared <= 0) stored.dequeue() else next
+    }
+
+  /** Takes out the first one of each key: those that may fire before any of them has set others. */
+  def dequeueFirsts(): Seq[Timer] = {
+    val ofKeys = mutable.HashSet.empty[ByteBuffer]
+    val (firsts, others) = Iterator
+      .continually(this)
+      .takeWhile(_.nonEmpty)
+      .map(_.dequeue())
+      .toVector
+      .partition(timer => ofKeys.add(ByteBuffer.wrap(timer.key)))
+    stored ++= others
+    firsts
+  }
+
+  /** Adds timers that another clock has passed, in order. */
+  def ++=(timers: Iterable[Timer]): Unit = stored ++= timers
+
+  /** Says that a timer was set.
+    *
+    * @param waits
+    *   whether a timer set it, at or before its own time
+    */
+  def wasSet(domain: TimeDomain, time: Long, group: Int, key: Array[Byte], waits: Boolean): Unit =
+    if ((lookedUp || waits) && isDue(domain, time)) {
+      val timer = Timer(domain, time, group, key.clone)
+      if (waits) waiting.add(timer): Unit else set.add(timer): Unit
+    }
+
+  private def isDue(domain: TimeDomain, time: Long) = domain match {
+    case EVENT_TIME => eventTime.exists(time <= _)
+    case PROCESSING_TIME => processingTime.exists(time <= _)
+  }
+
+  /** In a batch query, whose one micro-batch has no next one: when all have fired, those fire that
+    * wait.
+    */
+  def nextRound(): Unit = {
+    waiting.clear()
+    lookedUp = false
+  }
+}
+
+private[keystate] object DueTimers {
+
+  /** By time, and then so that it is always the same. */
+  private val Order: Comparator[Timer] = (a, b) => {
+    val byTime = java.lang.Long.compare(a.time, b.time)
+    if (byTime != 0) byTime
+    else if (a.domain != b.domain) Timers.number(a.domain) - Timers.number(b.domain)
+    else if (a.group != b.group) Integer.compare(a.group, b.group)
+    else Arrays.compareUnsigned(a.key, b.key)
+  }
+
+  /** For where no timers fire. */
+  def none: DueTimers = new DueTimers(None, None, (_, _) => Nil)
+
+  /** Whether a timer that is set waits for the next micro-batch, because this one set it. */
+  def waits(domain: TimeDomain, time: Long, by: Timer): Boolean = by != null && {
+    time < by.time || time == by.time && Timers.number(domain) <= Timers.number(by.domain)
+  }
+}

@@ -23,9 +23,16 @@ from keystate import (
     SourceFunction,
     StateTypeError,
     Time,
+    agg,
 )
 from keystate._replay import every_key
-from keystate.windows import TumblingEventTimeWindows
+from keystate.windows import (
+    CountTrigger,
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowFunction,
+)
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
@@ -252,6 +259,46 @@ def test_windows_and_a_key_of_two_columns(spark: Any, stream: Callable[..., Any]
     with pytest.raises(CheckpointError, match=r"000000\.parquet, which is gone") as error:
         keystate.replay(query, str(fed.checkpoint), key=("ann", 1), batch=0)
     assert error.value.code == "KEYSTATE_CANNOT_REPLAY"
+
+
+@pytest.mark.parametrize(
+    "assigner",
+    [
+        TumblingEventTimeWindows.of(1000),
+        SlidingEventTimeWindows.of(2000, 1000),
+        EventTimeSessionWindows.with_gap(1000),
+    ],
+    ids=["tumbling", "sliding", "sessions"],
+)
+@pytest.mark.parametrize("way", ["agg", "reduce", "apply", "count"])
+def test_windows_of_rows_out_of_order(assigner: Any, way: str, stream: Callable[..., Any]) -> None:
+    """A query has rows in messages, a replay one by one: their timers are not the same."""
+
+    def build(df: Any) -> Any:
+        rows = keystate.keyed(df.withWatermark("at", "1 second"), "key")
+        windows = rows.window(assigner).allowed_lateness(0)
+        if way == "agg":
+            return windows.aggregate(agg.sum("value"))
+        if way == "apply":
+            return windows.apply(Summed(), "key string, value long")
+        if way == "count":
+            windows = windows.trigger(CountTrigger.of(2))
+        return windows.reduce(lambda a, b: (a.key, a.value + b.value, a.at))
+
+    fed = stream("key string, value long, at timestamp")
+    # Rows of later windows first; some windows begin and end in one micro-batch.
+    for shift in range(4):
+        seconds = [5.5, 1.5, 3.2, 0.5, 9.5]
+        fed.feed([("ann", i, at(2 * shift + second)) for i, second in enumerate(seconds)])
+    fed.run(build)
+    for batch in range(4):
+        made = keystate.replay(build(fed.source()), str(fed.checkpoint), batch=batch, key="ann")
+        assert made.same, str(made)
+
+
+class Summed(WindowFunction):
+    def apply(self, key: Any, window: Any, inputs: Any) -> Any:
+        yield key, sum(row.value for row in inputs)
 
 
 def test_broadcast_state(spark: Any, stream_class: Any, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.contexts.async_context import AsyncRowContext, Call
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.contexts.runtime_context import WorkerRuntimeContext
+from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.keyed import KeyedOperator
 from keystate._worker.state.timer_turns import TimerTurns

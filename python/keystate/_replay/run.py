@@ -282,7 +282,7 @@ class _Run:
             if not same(was, now):
                 differences.append(Difference(batch, name, was, now, _first(steps, name, was, now)))
         timers = [(TimeDomain(domain), time) for domain, time in found["timers"]]
-        if not self._job.tells_timers and timers != _timers(set_timers):
+        if self._job.setup.timers_compare and timers != _timers(set_timers):
             step = next((one for one in steps if one.timers_before != one.timers_after), None)
             differences.append(Difference(batch, TIMERS, timers, _timers(set_timers), step))
         return differences

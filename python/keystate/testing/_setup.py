@@ -12,8 +12,11 @@ from keystate._operators.task import task_function
 from keystate._protocol import Control
 from keystate._spec import DELAY_KEY
 from keystate._time_mode import TimeMode
+from keystate._worker.calls.plan import Style
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
+
+_WINDOWS = (Style.WINDOWS, Style.COLUMN_WINDOWS, Style.COLUMN_SESSIONS)
 
 
 class Setup:
@@ -59,6 +62,15 @@ class Setup:
             raise DeclarationError(
                 "time_mode 'event_time' needs the event_time column", code="KEYSTATE_NO_WATERMARK"
             )
+
+    @property
+    def timers_compare(self) -> bool:
+        """Whether the timers are the same however its rows come in messages.
+
+        Those of windows are not: a key has one for the first of its windows each time that it
+        answers. Which windows there are, and when they fire, is in their states.
+        """
+        return self.operator.plan.style not in _WINDOWS
 
     @property
     def inputs(self) -> list[Input]:

@@ -19,8 +19,6 @@ from keystate.testing._rows import Rows
 from keystate.testing._setup import Setup
 from keystate.testing._stores import Store, Timer
 
-_WINDOWS = (Style.WINDOWS, Style.COLUMN_WINDOWS, Style.COLUMN_SESSIONS)
-
 #: What a key has: its states by name, and its timers by domain and time.
 Content = tuple[dict[str, Any], list[tuple[int, int]]]
 
@@ -50,8 +48,6 @@ class SteppingJob(Job):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.setup = setup
-        #: Whether its timers are told by its states; which of them are set is told by its messages.
-        self.tells_timers = setup.operator.plan.style in _WINDOWS
         #: Whether the function is called with all rows at once.
         self.takes_many = setup.operator.plan.style is Style.BATCHES
 

@@ -229,8 +229,8 @@ class TwoInputHarnessSuite extends AnyFunSuite with SessionFixture {
     assert((0 to 2).forall(running.getBroadcastState(Descriptors.rules, _).isEmpty))
     assert(running.processBatch(all).sorted == (0 to 9).map(key => s"$key 11 2"))
     running.processBroadcastElement(Rule("rule", None))
-    running.processElement(Sale(1, "timer", 0))
-    assert(running.setProcessingTime(2) == Seq("timer 1 rule"))
+    assert(running.processElement(Sale(1, "timer", 0)) == Seq("timer 1 rule"))
+    assert(running.setProcessingTime(2) == Nil)
     running.close()
   }
 

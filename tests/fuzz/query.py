@@ -8,7 +8,7 @@ import tempfile
 import traceback
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,7 +21,7 @@ from keystate.session import FORMAT_KEY
 from tests.conftest import Stream
 from tests.contract.aggregated import at
 from tests.fault.random_settings import CAN_GO_UP
-from tests.fuzz import chains, keyed, keys, operators, pairs, windows
+from tests.fuzz import chains, checkpoints, keyed, objects, operators, pairs, replays, windows
 from tests.fuzz.check import Outcome
 from tests.fuzz.function import FUNCTIONS, SIDE, input_schema, output_schema
 from tests.fuzz.program import Generator, Program, State
@@ -42,7 +42,7 @@ CLOCK = 9
 _session: Any = None
 
 
-def session() -> Any:
+def session(master: str = "local[2]") -> Any:
     """One session for all programs; the batches of a query are those of its rows."""
     global _session
     if _session is None:
@@ -51,17 +51,17 @@ def session() -> Any:
             filter(None, [root, os.environ.get("PYTHONPATH", "")])
         )
         builder = keystate.configure(
-            _builder().config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
+            _builder(master).config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
         )
         _session = builder.getOrCreate()
         _session.sparkContext.setLogLevel("OFF")
     return _session
 
 
-def _builder() -> Any:
+def _builder(master: str) -> Any:
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[2]").appName("keystate fuzz")
+    builder = SparkSession.builder.master(master).appName("keystate fuzz")
     for name in ("spark.driver.host", "spark.driver.bindAddress"):
         builder = builder.config(name, "127.0.0.1")
     return builder
@@ -85,15 +85,31 @@ def _set(spark: Any, settings: dict[str, str | None]) -> None:
             spark.conf.set(name, value)
 
 
+#: By the seed's remainder.
+_OF_CHECKPOINTS = {
+    8: checkpoints.of_tables,
+    10: checkpoints.of_lost,
+    12: checkpoints.of_replays,
+    13: checkpoints.of_keys,
+    15: checkpoints.of_backups,
+}
+
+
 def check(seed: int, spark: Any = None) -> Outcome:
     """Runs the program of a seed once, with settings that change at each restart."""
     rng = random.Random(f"query {seed}")
-    in_a_row = (_chains, _pairs)[seed // 8 % 2]
-    run = (_keyed, _keyed, _windows, _operators, _keyed, _keyed, _windows, in_a_row)[seed % 8]
-    if seed % 16 == 13:
-        run = _keys
+    in_a_row = (_chains, _pairs)[seed // 16 % 2]
+    run = (_keyed, _keyed, _windows, _operators, _objects, _keyed, _windows, in_a_row)[seed % 8]
     with tempfile.TemporaryDirectory() as folder:
-        return run(rng, spark or session(), Path(folder))
+        spark = spark or session()
+        if seed % 16 not in _OF_CHECKPOINTS:
+            return run(rng, spark, Path(folder))
+        starts = Starts(rng)
+
+        def settings(**more: str | None) -> AbstractContextManager[None]:
+            return _with(spark, starts.settings() | more)
+
+        return _OF_CHECKPOINTS[seed % 16](rng, spark, Path(folder), settings)
 
 
 def report(seed: int, outcome: Outcome) -> str:
@@ -158,9 +174,21 @@ def _keyed(rng: random.Random, spark: Any, folder: Path) -> Outcome:
                     if keyed.is_tagged(program):
                         row = row[0] if row[1] is None else row[1]
                     keyed.take(program, row, emitted)
+        replayed.extend(_replayed(build(stream.source()), stream, rng))
         return emitted
 
-    return _outcome(keyed, program, keyed.expected(program, by_row), run)
+    replayed: list[str] = []
+    outcome = _outcome(keyed, program, keyed.expected(program, by_row), run)
+    outcome.differences += replayed
+    return outcome
+
+
+def _replayed(query: Any, stream: Stream, rng: random.Random) -> Iterator[str]:
+    """What a replay of the last micro-batch tells as different, in half of the programs."""
+    if rng.random() < 0.5:
+        last = max(int(path.name) for path in stream.checkpoint.glob("commits/[0-9]*"))
+        replay = keystate.replay(query, str(stream.checkpoint), batch=last)
+        yield from replays.differs(replay, f"batch {last}")
 
 
 def _of_one_time(program: Program, by_row: bool) -> Program:
@@ -209,9 +237,13 @@ def _windows(rng: random.Random, spark: Any, folder: Path) -> Outcome:
                         fired["late"].append(late.i)
                     elif main.key != CLOCK:
                         fired[main.key, main.start, main.end].append(tuple(main.rows))
+        replayed.extend(_replayed(build(stream.source()), stream, rng))
         return windows.ordered(fired)
 
-    return _outcome(windows, program, wanted, run)
+    replayed: list[str] = []
+    outcome = _outcome(windows, program, wanted, run)
+    outcome.differences += replayed
+    return outcome
 
 
 def _by_their_rows(program: windows.Program) -> windows.Program:
@@ -271,21 +303,24 @@ def _operators(rng: random.Random, spark: Any, folder: Path) -> Outcome:
     return _outcome(operators, program, operators.expected(program, by_row=False), run)
 
 
-def _keys(rng: random.Random, spark: Any, folder: Path) -> Outcome:
-    program, starts = keys.generate(rng), Starts(rng)
-    run = keys.Run(
-        program,
-        spark,
-        Stream(spark, folder, program.schema),
-        lambda: _with(spark, starts.settings()),
-    )
-    differences: list[str] = []
-    try:
-        for each in run.differences():
-            differences.append(each)
-    except Exception as e:
-        differences.append(f"{type(e).__name__}: {e}\n{traceback.format_exc()[-1500:]}")
-    return Outcome(program, run.compared, len(program.runs), differences)
+def _objects(rng: random.Random, spark: Any, folder: Path) -> Outcome:
+    program = objects.generate(rng)
+
+    def run() -> objects.Emitted:
+        emitted: objects.Emitted = []
+        starts, stream = Starts(rng), Stream(spark, folder, objects.INPUT)
+        for batches in program.runs:
+            stream.feed(*map(objects.given, batches))
+            with _with(spark, starts.settings()):
+                for main, dead in stream.run(
+                    lambda df: program.of(df).with_side_outputs(objects.DEAD)
+                ):
+                    emitted.append(
+                        (main.i, main.text) if dead is None else (dead.row.i, dead.message)
+                    )
+        return sorted(emitted)
+
+    return _outcome(objects, program, objects.expected(program, by_row=False), run)
 
 
 def _chains(rng: random.Random, spark: Any, folder: Path) -> Outcome:

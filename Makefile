@@ -3,7 +3,7 @@
 # Python. With SPARK=4.3 or SPARK=4.1 all is done for that version of Spark.
 SHELL := bash
 .NOTPARALLEL:
-.PHONY: install venv jar jars demo quick test fresh simulate simulate-conversation sanitize lint lint-python format bench docs docs-tables dist release-check smoke clean needs-python needs-jdk
+.PHONY: install venv jar jars demo quick test fresh simulate simulate-conversation fuzz sanitize lint lint-python format bench docs docs-tables dist release-check smoke clean needs-python needs-jdk
 
 VERSIONS := python/keystate/versions.properties
 FACTS := python/keystate/errors.json python/keystate/settings.json
@@ -175,6 +175,14 @@ simulate:
 simulate-conversation: venv
 	./sbt 'set jvm / Test / javaOptions -= "-XX:TieredStopAtLevel=1"' \
 	  "jvm/Test/runMain org.apache.spark.sql.keystate.python.simulation.Simulate $(SEEDS) $(FIRST) $(MUTATIONS)"
+
+# Random programs against models, from seed FIRST on, each kind for so many seconds: in the harness,
+# as queries, and features in shapes of a plan.
+FUZZ_SECONDS ?= 600
+fuzz: $(VENV)/installed
+	$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS) --seed $(FIRST)
+	$(BIN)/python -m tests.fuzz --layer query --seconds $(FUZZ_SECONDS) --seed $(FIRST)
+	$(BIN)/python -m tests.matrix --seconds $(FUZZ_SECONDS) --seed $(FIRST)
 
 # The tests of what is compiled, with sanitizers that end them at the first bad access to memory and
 # at the first undefined behaviour. PYTHONMALLOC: so that each object is memory of its own.

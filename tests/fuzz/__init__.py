@@ -17,12 +17,12 @@ again. A change of a generator makes other programs of all seeds: then find new 
 
 `program`, `values` generate and `model` tells what is right; `function`, `keyed` run it. `windows`,
 `operators`, `chains`, `objects` and `pairs`, which are two operators by event time, have all four
-for theirs. `checkpoints` runs queries, and then `tables`, `lost`, `replays` and `backups` do with their
-checkpoints what users do; `keys` asks for keys of any names and types in every call that takes one.
-`check` runs a seed in the harness, `query` in a query. `behaviours` draws cases that Scala runs as
-well. Two watermarks, broadcast streams, processing time and triggers other than by count and by
-event time are not in queries here; a change in place of what was read, without `update`, is in
-neither: the docs promise nothing of it.
+for theirs. `checkpoints` runs queries, and then `tables`, `lost`, `replays` and `backups` do with
+their checkpoints what users do; `keys` asks for keys of any names and types in every call that
+takes one. `check` runs a seed in the harness, `query` in a query. `behaviours` draws cases that
+Scala runs as well. Two watermarks, broadcast streams, processing time and triggers other than by
+count and by event time are not in queries here; a change in place of what was read, without
+`update`, is in neither: the docs promise nothing of it.
 
 What it found in the harness when it was new, and by which seeds:
 

@@ -30,10 +30,11 @@ def draw(seed: int) -> tuple[list[Feature], Shape, Setting]:
     setting = Setting(
         rng.choice(("foreachBatch", "parquet")),
         (rng.choice(BACKENDS), rng.choice(BACKENDS)),
-        batches=rng.randint(1, 4),
+        batches=rng.randint(1, 4 if shape.reuse else 2),
         rows=rng.choice((1, 5, 9, 40)),
         seed=seed,
-        partitions=tuple(rng.choice((1, 2, 3, 4, 5, 7)) for _ in range(3)),
+        # Where each task starts a worker, few of them.
+        partitions=tuple(rng.choice((1, 2, 3, 4, 5, 7) if shape.reuse else (1, 2)) for _ in "abc"),
         conf={name: rng.choice(values) for name, values in SETTINGS.items()},
     )
     return features, shape, setting

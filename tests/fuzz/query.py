@@ -164,13 +164,15 @@ def _keyed(rng: random.Random, spark: Any, folder: Path) -> Outcome:
 
             def build(df: Any, fn: Any = fn, schema: str = schema) -> Any:
                 delayed = df.withWatermark("at", f"{keyed.DELAY} milliseconds")
-                done = keystate.keyed(delayed, "k").process(fn, schema)
+                return keystate.keyed(delayed, "k").process(fn, schema)
+
+            def written(df: Any, build: Any = build, schema: str = schema) -> Any:
                 if not keyed.is_tagged(program):
-                    return done
-                return done.with_side_outputs(OutputTag(SIDE, schema))
+                    return build(df)
+                return build(df).with_side_outputs(OutputTag(SIDE, schema))
 
             with _with(spark, starts.settings()):
-                for row in stream.run(build):
+                for row in stream.run(written):
                     if keyed.is_tagged(program):
                         row = row[0] if row[1] is None else row[1]
                     keyed.take(program, row, emitted)
@@ -229,10 +231,13 @@ def _windows(rng: random.Random, spark: Any, folder: Path) -> Outcome:
             def build(df: Any, rules: windows.Rules = each.rules) -> Any:
                 delayed = df.withWatermark("at", f"{DELAY} milliseconds")
                 rows = keystate.keyed(delayed, "key")
-                return windows.of_stream(program, rules, rows).with_side_outputs(windows.LATE)
+                return windows.of_stream(program, rules, rows)
+
+            def written(df: Any, build: Any = build) -> Any:
+                return build(df).with_side_outputs(windows.LATE)
 
             with _with(spark, starts.settings()):
-                for main, late in stream.run(build):
+                for main, late in stream.run(written):
                     if main is None:
                         fired["late"].append(late.i)
                     elif main.key != CLOCK:

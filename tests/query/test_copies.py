@@ -108,6 +108,20 @@ def test_a_lost_operator_of_sparks_is_noticed(stream: Any, tmp_path: Path) -> No
         admin.savepoint(str(fed.checkpoint), str(tmp_path / "copy"))
 
 
+def test_a_lost_schema_is_noticed(counted: Any, tmp_path: Path) -> None:
+    """Spark can't start without it, and nothing else has it."""
+    folder = counted.checkpoint / "state" / "0" / "_stateSchema"
+    assert folder.is_dir()
+    shutil.rmtree(folder)
+    (problem,) = admin.verify(str(counted.checkpoint))
+    assert "KEYSTATE_MISSING_FILE" in problem and str(folder) in problem
+    for number, make in enumerate(COPIES.values()):
+        with pytest.raises(CheckpointError, match="_stateSchema") as error:
+            make(str(counted.checkpoint), str(tmp_path / f"copy{number}"))
+        assert error.value.code == "KEYSTATE_MISSING_FILE"
+        assert not (tmp_path / f"copy{number}").exists()
+
+
 @pytest.mark.parametrize("name", ["sources/0/1", "metadata", "commits/0"])
 def test_what_can_not_be_opened_is_not_left_out(name: str, counted: Any, tmp_path: Path) -> None:
     """Java says of a socket, as of a file that this user may not read, that no file is found."""
@@ -158,7 +172,6 @@ def test_the_other_checkpoint_format(counted: Any, settings: Any, stream: Any) -
     assert fed.run(counts) == [(1, 2)]
 
 
-@pytest.mark.skip(reason="Hadoop's listing of a folder with a colon is not mended yet")
 @pytest.mark.parametrize("name", list(COPIES))
 def test_a_colon_in_a_place(name: str, counted: Any, tmp_path: Path) -> None:
     target = tmp_path / "2026-11-29T13:00"
@@ -167,7 +180,6 @@ def test_a_colon_in_a_place(name: str, counted: Any, tmp_path: Path) -> None:
     goes_on(counted, target)
 
 
-@pytest.mark.skip(reason="Hadoop's listing of a folder with a colon is not mended yet")
 def test_a_colon_in_the_place_of_a_new_checkpoint(spark: Any, tmp_path: Path) -> None:
     target = str(tmp_path / "a:b")
     rows = spark.range(3).selectExpr("id AS key", "id AS value")

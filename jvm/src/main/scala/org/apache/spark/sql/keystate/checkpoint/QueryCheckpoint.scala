@@ -9,7 +9,7 @@ import scala.util.Using
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileStatus, Path}
 import org.json4s.jackson.JsonMethods.parse
-import org.json4s.{JNothing, JString, JValue}
+import org.json4s.{JArray, JNothing, JString, JValue}
 
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.types.StructType
@@ -23,7 +23,7 @@ import org.apache.spark.sql.keystate.files.{
   CheckpointFiles, CheckpointOwner, QueryLogs, SparkCheckpointStorage, SparkFiles
 }
 import org.apache.spark.sql.keystate.metadata.{
-  CheckpointOperators, OperatorRecord, SparkStateSchema
+  CheckpointOperators, OperatorRecord, SparkStateSchema, SparkStoreMetadata
 }
 import org.apache.spark.sql.keystate.rescale.CommittedPartitions
 import org.apache.spark.sql.keystate.shim.LogEntries
@@ -151,6 +151,17 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
   /** Errors for the operators whose folders are lost. */
   def lostOperators: Seq[KeystateException] =
     known.lost.map(operator => KeystateErrors.fileGone(s"${known.folder(operator)}", location))
+
+  /** Errors for files with the schemas of states that are lost. No query starts without those that
+    * Spark's newest metadata of an operator names.
+    */
+  def lostSchemas: Seq[KeystateException] = for {
+    operator <- operators
+    (_, JArray(named)) <- metadata(operator).filterField(_._1 == "stateSchemaFilePaths")
+    JString(path) <- named
+    file = SparkStoreMetadata.schemaFile(path, operator, operatorFolder(operator).getParent)
+    if !files.exists(file)
+  } yield KeystateErrors.fileGone(s"$file", location)
 
   /** The number of partitions of an operator's state after a micro-batch. */
   def partitions(batch: CommittedBatch, operator: Long): Int =

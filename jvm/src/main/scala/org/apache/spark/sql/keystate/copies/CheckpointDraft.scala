@@ -103,6 +103,7 @@ private[keystate] final class CheckpointDraft(
       }
       body
     }
+    source.lostSchemas.headOption.foreach(throw _)
     if (inPlace) writeInPlace(all()) else writeAndRename(all())
   }
 
@@ -142,7 +143,8 @@ private[keystate] final class CheckpointDraft(
       catch { case _: IOException if !isFree => throw exists(target.toString) }
       if (!fs.rename(root, target)) throw exists(target.toString)
       // Hadoop moves it into a folder that has come just now.
-      if (fs.delete(new Path(target, root.getName), true)) throw exists(target.toString)
+      if (fs.delete(CheckpointDraft.below(target, root.getName), true))
+        throw exists(target.toString)
     } finally deleteForGood()
 
   /** Tasks of a job that failed may write on for a moment, and make the folder again. */
@@ -410,11 +412,12 @@ private[keystate] final class CheckpointDraft(
 
 private[keystate] object CheckpointDraft {
 
-  /** A folder beside a place. By itself a name with a colon would be taken for a URL. */
-  def beside(target: Path, end: String): Path = {
-    val parent = target.getParent.toUri
-    new Path(parent.getScheme, parent.getAuthority, s"${parent.getPath}/.${target.getName}.$end")
-  }
+  /** A folder beside a place. */
+  def beside(target: Path, end: String): Path =
+    below(target.getParent, s".${target.getName}.$end")
+
+  /** By itself a name with a colon would be taken for a URL. */
+  private def below(folder: Path, name: String) = new Path(folder, new Path(null, null, name))
 
   /** The names of the folders in which a checkpoint is made, next to its place. */
   def nameOf(target: Path): Regex = named(Regex.quote(target.getName))

@@ -9,7 +9,8 @@ import keystate.backend.{
   ReplaceableBackend, RestoresFromFiles, StateBackendFactory, StateFamily
 }
 import keystate.errors.{
-  KeyGroupsMismatchException, MaxParallelismMismatchException, MixedPartitionsException
+  KeyGroupsMismatchException, MaxParallelismMismatchException, MissingVersionException,
+  MixedPartitionsException
 }
 import keystate.files.{
   CheckpointStorage, Concurrently, CountedStorage, LocalFolder, RequestCounts, StoreLocation
@@ -51,6 +52,12 @@ final class VersionedStore(
   import VersionedStore._
 
   private val storage = new CountedStorage(checkpoint)
+
+  /** The error for a version that is not there, asked for without an id. It takes a look to know
+    * whether the version has one, so this is for an error that ends a query.
+    */
+  def explained(missing: MissingVersionException): MissingVersionException =
+    if (VersionFile.hasOnlyIds(storage, location, missing.version)) missing.inFormat(2) else missing
 
   /** @param later
     *   loads what the backend has not asked for yet

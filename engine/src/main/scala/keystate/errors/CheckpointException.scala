@@ -16,7 +16,7 @@ sealed abstract class CheckpointException(errorCode: ErrorCode, message: String,
 /** The version was never committed, or it is so old that it was cleaned up. */
 final class MissingVersionException(
     location: StoreLocation,
-    version: Long,
+    val version: Long,
     val file: String,
     cause: Throwable,
     otherFormat: Option[Int] = None
@@ -34,7 +34,12 @@ final class MissingVersionException(
             s"spark.sql.streaming.stateStore.checkpointFormatVersion=$format."
         },
       cause
-    )
+    ) {
+
+  /** The same error, which says that the version is there in another of Spark's checkpoint formats. */
+  def inFormat(format: Int): MissingVersionException =
+    new MissingVersionException(location, version, file, cause, Some(format))
+}
 
 /** A version exists, but one of the files that it is made of does not. */
 final class MissingRunException(

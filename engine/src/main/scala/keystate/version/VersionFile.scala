@@ -127,30 +127,21 @@ private[keystate] object VersionFile {
         finally in.close()
       } catch {
         case e: FileNotFoundException =>
-          throw new MissingVersionException(
-            location,
-            version,
-            storage.describe(file),
-            e,
-            otherFormat(storage, location, version, id)
-          )
+          throw new MissingVersionException(location, version, storage.describe(file), e)
       }
     decode(bytes, location, version, id, storage.describe(file))
   }
 
-  /** Spark's checkpoint format that a version has which is not there in the one that is asked for. */
-  private def otherFormat(
-      storage: CheckpointStorage,
-      location: StoreLocation,
-      version: Long,
-      id: Option[String]
-  ): Option[Int] =
+  /** Whether a version that is not there without an id is there with one: as those have that were
+    * written with Spark's checkpoint format 2.
+    */
+  def hasOnlyIds(storage: CheckpointStorage, location: StoreLocation, version: Long): Boolean =
     try {
       val there = storage.list(location.folder).flatMap(file => parse(file.name)).collect {
-        case (`version`, other) => other.filterNot(PartitionsName.matches)
+        case (`version`, name) => name.filterNot(PartitionsName.matches)
       }
-      Option.when(there.nonEmpty && id.isEmpty && there.forall(_.nonEmpty))(2)
-    } catch { case NonFatal(_) => None }
+      there.nonEmpty && there.forall(_.nonEmpty)
+    } catch { case NonFatal(_) => false }
 
   /** The entry of Spark's commit log that ids of a version are from. Paths are relative to
     * `state/<operator>`.

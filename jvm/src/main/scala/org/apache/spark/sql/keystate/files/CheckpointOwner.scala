@@ -13,6 +13,7 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
 import keystate.errors.KeystateErrors
+import keystate.files.KnownProcess
 
 /** Decides which of the drivers that know a checkpoint may write to it: the one that came last.
   *

@@ -12,6 +12,8 @@ import org.json4s.{DefaultFormats, Formats}
 
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
+import keystate.files.KnownProcess
+
 /** The folder `_keystate/owners` of a checkpoint: a list of who took it, of which every file is
   * written once, and only if the one before it is the last. So whoever writes number n + 1 knows that
   * nothing has happened since number n, on any storage that creates a file only if it is not there.

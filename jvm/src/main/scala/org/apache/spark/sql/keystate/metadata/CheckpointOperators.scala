@@ -22,18 +22,21 @@ private[keystate] final class CheckpointOperators(conf: Configuration, root: Pat
   private val file = new Path(root, "_keystate/operators")
 
   /** The ids of all operators, ascending: those that are recorded, or else those that have a folder.
-    * It is read again at each call. Throws if one of them has no folder any more.
+    * Throws if one of them has no folder any more.
     */
   def all: Seq[Long] = {
-    lost.foreach(operator => throw KeystateErrors.fileGone(s"${folder(operator)}", s"$root"))
-    numbers
+    val known = recorded
+    lostOf(known).foreach(lost => throw KeystateErrors.fileGone(s"${folder(lost)}", s"$root"))
+    known.getOrElse(found)
   }
 
   /** Those that are recorded and have no folder any more. Before the first commit they may have none
     * yet.
     */
-  def lost: Seq[Long] = {
-    val gone = recorded.map(_.filterNot(found.contains(_))).getOrElse(Nil)
+  def lost: Seq[Long] = lostOf(recorded)
+
+  private def lostOf(known: Option[Seq[Long]]): Seq[Long] = {
+    val gone = known.fold(Seq.empty[Long])(_.diff(found))
     if (gone.isEmpty || CheckpointFiles.names(files, new Path(root, "commits")).isEmpty) Nil
     else gone
   }
@@ -48,6 +51,7 @@ private[keystate] final class CheckpointOperators(conf: Configuration, root: Pat
     CheckpointFiles.write(files, file, overwriteIfPossible = true)(
       _.write(compact(render(content)).getBytes(UTF_8))
     )
+    known = Some(operators)
   }
 
   /** All of them, also if their folders are lost. */
@@ -56,7 +60,18 @@ private[keystate] final class CheckpointOperators(conf: Configuration, root: Pat
   /** Those that have a folder. */
   def found: Seq[Long] = CheckpointFiles.names(files, state).flatMap(_.toLongOption).sorted
 
-  private def recorded: Option[Seq[Long]] =
+  private def recorded: Option[Seq[Long]] = {
+    if (known.isEmpty) known = read()
+    known
+  }
+
+  /** Once there is a record, a query keeps it. */
+  private var known: Option[Seq[Long]] = None
+
+  /** Whether the checkpoint has a record. */
+  def isRecorded: Boolean = recorded.isDefined
+
+  private def read(): Option[Seq[Long]] =
     CheckpointFiles.readIfThere(files, file).map { json =>
       SparkFiles.reading(file) {
         val JArray(numbers) = parse(new String(json, UTF_8)) \ "operators": @unchecked

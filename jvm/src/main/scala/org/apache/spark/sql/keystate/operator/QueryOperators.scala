@@ -60,13 +60,15 @@ private[keystate] object QueryOperators {
         }
         val root = new Path(info.checkpointLocation).getParent
         val known = new CheckpointOperators(session.sessionState.newHadoopConf(), root)
-        val recorded = known.all.map { operator =>
+        val operators = known.all.map { operator =>
           known.record(operator) match {
             case Some(record) => OperatorChanges.Operator(None, record.name)
             case None => OperatorChanges.Operator(Some("one of Spark's"), None)
           }
         }
-        OperatorChanges.check(root.toString, planned, recorded)
+        OperatorChanges.check(root.toString, planned, operators)
         checked.add(info.queryRunId)
+        // They are the same, so nothing is to be recorded.
+        if (known.isRecorded) recorded.add(info.queryRunId)
       }
 }

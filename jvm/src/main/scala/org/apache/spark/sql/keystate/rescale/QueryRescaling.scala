@@ -237,7 +237,6 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     }
   }
 
-  /** Deletes metadata of a pending micro-batch: it has the old number, and is written again. */
   /** Deletes what a first micro-batch has written that was not committed, where the logs know nothing of
     * it: in real-time mode it has its entry in the offset log at its end. Spark refuses to begin a
     * first micro-batch beside it. A state that had more than one version stays: there the logs are
@@ -254,6 +253,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
       files.delete(state)
   }
 
+  /** Deletes metadata of a pending micro-batch: it has the old number, and is written again. */
   private def dropMetadataOf(batches: Seq[Long]): Unit = for {
     operator <- operators.all
     batch <- batches

@@ -9,7 +9,8 @@ import org.json4s.JsonDSL._
 import org.json4s.jackson.JsonMethods.{compact, parse}
 import org.json4s.{DefaultFormats, Formats}
 
-import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, KnownProcess}
+import keystate.files.KnownProcess
+import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
 
 /** The folder `_keystate/rescale` of a checkpoint, by which another process asks the driver of an
   * elastic query for another number of partitions. As long as such a query runs there is the file

@@ -222,8 +222,8 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
         throw e match {
           // Thrown as the error that Spark has for this.
           case missing: MissingVersionException =>
-            QueryExecutionErrors
-              .failedToReadStreamingStateFileError(new Path(missing.file), missing)
+            val told = if (usesCheckpointIds) missing else versions.explained(missing)
+            QueryExecutionErrors.failedToReadStreamingStateFileError(new Path(told.file), told)
           case other => other
         }
     }

@@ -1,4 +1,4 @@
-package org.apache.spark.sql.keystate.files
+package keystate.files
 
 import java.lang.management.ManagementFactory
 import java.net.InetAddress
@@ -10,7 +10,7 @@ import scala.util.control.NonFatal
   * @param start
   *   when it started, in ms: its number alone is not unique, because numbers are used again
   */
-private[keystate] final case class KnownProcess(host: String, pid: Long, start: Long) {
+final case class KnownProcess(host: String, pid: Long, start: Long) {
 
   /** Whether it is of this machine. */
   def isHere: Boolean = host == KnownProcess.current.host
@@ -19,7 +19,7 @@ private[keystate] final case class KnownProcess(host: String, pid: Long, start: 
   def mayRun: Boolean = !isHere || KnownProcess.isAlive(this)
 }
 
-private[keystate] object KnownProcess {
+object KnownProcess {
   lazy val current: KnownProcess = {
     val host =
       try InetAddress.getLocalHost.getHostName

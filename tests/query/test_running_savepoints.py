@@ -410,7 +410,13 @@ def test_a_killed_savepoint_is_listed(
     found: list[Any] = []
     while not found and time.monotonic() < deadline:
         found = admin.savepoints(str(fed.checkpoint))
-    writer = os.open(file, os.O_WRONLY | os.O_NONBLOCK)  # fails if nobody waits
+    writer = -1
+    while writer < 0:
+        try:
+            writer = os.open(file, os.O_WRONLY | os.O_NONBLOCK)  # fails as long as nobody waits
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
     os.write(writer, content)
     os.close(writer)
     maker.join(60)

@@ -31,7 +31,7 @@ class CheckpointDraftSuite extends AnyFunSuite {
       val _ = Files.createFile(target.resolve("made"))
     })
     assert(e.code == "KEYSTATE_SAVEPOINT_EXISTS")
-    assert(names(target).filterNot(_.endsWith(".crc")) == Seq("made", "metadata"))
+    assert(names(target).filterNot(_.endsWith(".crc")) == Seq("_keystate", "made", "metadata"))
     assert(names(folder) == Seq("copy", "original"))
   }
 }

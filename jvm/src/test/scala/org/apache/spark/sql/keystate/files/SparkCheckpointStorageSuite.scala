@@ -11,7 +11,9 @@ import scala.concurrent.{Await, Future}
 import scala.util.Try
 
 import org.apache.hadoop.conf.Configuration
-import org.apache.hadoop.fs.{AbstractFileSystem, FileAlreadyExistsException, FilterFs, Path}
+import org.apache.hadoop.fs.{
+  AbstractFileSystem, FileAlreadyExistsException, FilterFs, LocalFileSystem, Path
+}
 import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.sql.execution.streaming.checkpointing._
@@ -32,6 +34,10 @@ class SparkCheckpointStorageSuite extends AnyFunSuite {
       SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key,
       classOf[FileSystemBasedCheckpointFileManager].getName
     )
+    // PySpark's jars have Hive's file system for local files, which does not rename to a file that is
+    // there. RescaleFaultSuite has what becomes of that.
+    conf.set("fs.file.impl", classOf[LocalFileSystem].getName)
+    conf.setBoolean("fs.file.impl.disable.cache", true)
     conf
   }
 

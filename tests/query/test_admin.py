@@ -621,9 +621,11 @@ def test_command_in_this_process(
     nothing.mkdir()
     assert run("rescale", str(nothing), "3")[0] == 2
     assert list(nothing.iterdir()) == []
+    for number in ("99999999999", "0"):
+        with pytest.raises(SystemExit, match="2"):
+            command.main(("rescale", checkpoint, number))
+        assert f"got {number}\n" in capsys.readouterr().err
     for arguments in (
-        ("rescale", checkpoint, "99999999999"),
-        ("rescale", checkpoint, "0"),
         ("savepoint", copy, "nosuch://host/copy"),
         ("report", copy, str(tmp_path / "no/such/folder/page.html")),
     ):

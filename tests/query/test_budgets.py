@@ -172,6 +172,6 @@ def test_the_page_shows_what_only_grows(
     page = tmp_path / "page.html"
     admin.report(str(fed.checkpoint), str(page), spark=spark)
     text = page.read_text()
-    assert "Growth in the batches 0 to 3" in text
+    assert "Growth in the batches 1 to 3" in text  # of those that are kept, the second half
     assert "it only grows: nothing was removed" in text
     assert "the limit of 1,000 is reached in" in text

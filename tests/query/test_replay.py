@@ -193,7 +193,8 @@ def test_what_it_shows_and_gives(spark: Any, fed: Any) -> None:
     made = again(fed, Rich(), key=(key,), batch=1)
     assert made.key == key and len(made) == len(list(made))
     shown = str(made)
-    assert shown.startswith(f"Key '{key}', batch 1: {len(made)} steps"), shown
+    steps = "1 step" if len(made) == 1 else f"{len(made)} steps"
+    assert shown.startswith(f"Key '{key}', batch 1: {steps}\n"), shown
     assert "The function gives what it gave" in shown
     assert "<table>" in made._repr_html_()
     rows = made.to_df().collect()

@@ -49,7 +49,7 @@ def test_programs_do_in_the_harness_what_their_models_do(compiled: str) -> None:
 
 
 #: Windows, chains, windows, keyed state; objects, tables, lost parts, replays, backups, keys.
-SEEDS = (2, 7, 110, 5145, 20, 24, 26, 28, 31, 13, 109)
+SEEDS = (2, 7, 110, 5145, 20, 24, 26, 28, 31, 13, 109, 10, 47, 23)
 
 
 @pytest.mark.parametrize("seed", range(1000, 1400) if SLOW else SEEDS)

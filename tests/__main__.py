@@ -29,11 +29,14 @@ SKIPPED = re.compile(r"^SKIPPED \[(\d+)\] (?:[^ ]+?(?::\d+)?: )?(.*)$")
 
 @dataclass
 class Part:
-    """One runner: what it is called, its command, and what to say of its log at the end."""
+    """What it is called, its command, and what to say of its log at the end.
+
+    Without ``closing`` it is no runner of tests: then its last lines are shown if it fails.
+    """
 
     name: str
     command: list[str]
-    closing: Callable[[list[str]], Iterator[str]]
+    closing: Callable[[list[str]], Iterator[str]] | None = None
     environment: dict[str, str] = field(default_factory=dict)
 
 
@@ -75,11 +78,6 @@ def pytest_closing(lines: list[str]) -> Iterator[str]:
     yield from lines[-1:]
 
 
-def last_lines(lines: list[str]) -> Iterator[str]:
-    """For a part that is no runner of tests: nothing, unless it failed."""
-    yield from ()
-
-
 def run(part: Part, log: Path) -> tuple[bool, list[str], float]:
     """Whether it passed, what it printed, and its seconds. All that it prints is shown and kept."""
     began = time.monotonic()
@@ -118,12 +116,12 @@ def parts(given: argparse.Namespace) -> Iterator[Part]:
             pytest_closing,
             {"JAVA_HOME": "/none"},
         )
-    yield Part("Jar", ["make", "jar"], last_lines)
+    yield Part("Jar", ["make", "jar"])
     if given.suites:
         yield Part("Scala", ["./sbt", *shlex.split(given.suites)], scala_closing)
     Path(os.environ["KEYSTATE_TEST_CLASSES"]).unlink(missing_ok=True)
     archive = [sys.executable, "-m", "tests.jvm_archive"]
-    yield Part("Archive of classes", archive, last_lines, java)
+    yield Part("Archive of classes", archive, environment=java)
     # Files of tests are shared out to processes, each with a Spark session of its own, in the order
     # that conftest.py gives them.
     shared = ["-n", str(given.workers), "--dist", "loadfile", "--no-loadscope-reorder"]
@@ -150,9 +148,10 @@ def main() -> int:
         passed, lines, seconds = run(part, log)
         if not passed:
             failed.append(part.name)
-        if not passed and part.closing is last_lines:
+        if part.closing is not None:
+            closing += part.closing(lines)
+        elif not passed:
             closing += lines[-20:]
-        closing += part.closing(lines)
         times.append(f"{part.name}: {seconds / 60:.1f} min")
         if not passed and part.name == "Jar":
             break

@@ -54,9 +54,6 @@ private[keystate] final class CheckpointOperators(conf: Configuration, root: Pat
     known = Some(operators)
   }
 
-  /** All of them, also if their folders are lost. */
-  def numbers: Seq[Long] = recorded.getOrElse(found)
-
   /** Those that have a folder. */
   def found: Seq[Long] = CheckpointFiles.names(files, state).flatMap(_.toLongOption).sorted
 

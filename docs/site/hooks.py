@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OUTSIDE = {
     "readme.md": "README.md",
     "benchmarks.md": "bench/README.md",
+    "benchmarks-history.md": "bench/history.md",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
     "code-of-conduct.md": "CODE_OF_CONDUCT.md",

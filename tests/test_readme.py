@@ -127,6 +127,9 @@ def test_the_first_pages_are_short() -> None:
     """Whoever comes for the first time reads these; what is long has a page of its own."""
     for name, most in (("README.md", 900), ("CONTRIBUTING.md", 900), ("docs/guarantees.md", 550)):
         assert len((ROOT / name).read_text().split()) <= most, name
+    for decision in (DOCS / "dev" / "decisions").glob("*.md"):
+        if decision.name != "index.md":
+            assert len(decision.read_text().split()) <= 200, decision
 
 
 def test_links_lead_somewhere() -> None:

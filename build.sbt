@@ -195,7 +195,7 @@ lazy val jvm = project
   .settings(
     common,
     name := "Keystate",
-    organization := "keystate",
+    organization := versions("group"),
     moduleName := s"keystate-spark$sparkLine",
     version := versions("keystate"),
     versionScheme := Some("early-semver"),

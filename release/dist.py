@@ -34,6 +34,11 @@ class Release:
         return self.versions["keystate"]
 
     @property
+    def group(self) -> str:
+        """The group id of the jars in Maven."""
+        return self.versions["group"]
+
+    @property
     def sparks(self) -> dict[str, str]:
         """The supported lines of Spark, each with the release that its jar is compiled against."""
         return {name.rpartition(".")[0]: name for name in self.versions["sparks"].split()}
@@ -54,7 +59,7 @@ class Release:
     def maven_files(self, line: str) -> list[Path]:
         """The files that a line has in Maven, without checksums and signatures."""
         artifact = self.artifact(line)
-        folder = self.dist / "maven" / "keystate" / artifact / self.version
+        folder = self.dist.joinpath("maven", *self.group.split("."), artifact, self.version)
         return [folder / f"{artifact}-{self.version}{ending}" for ending in MAVEN_FILES]
 
     @property

@@ -85,7 +85,11 @@ def problems(release: Release, tag: str | None) -> Iterator[str]:
 def _of_pom(release: Release, line: str, text: str, tag: str | None) -> Iterator[str]:
     pom = ElementTree.fromstring(text)
     artifact = release.artifact(line)
-    coordinates = {"groupId": "keystate", "artifactId": artifact, "version": release.version}
+    coordinates = {
+        "groupId": release.group,
+        "artifactId": artifact,
+        "version": release.version,
+    }
     for name, value in coordinates.items():
         if pom.findtext(f"{_POM}{name}") != value:
             yield f"the POM of {artifact} says {pom.findtext(f'{_POM}{name}')}, not {value}"
@@ -117,7 +121,8 @@ def awaited(release: Release, tag: str | None) -> Iterator[str]:
     """What Maven Central wants, and only a maintainer can say."""
     if not tag and not release.versions.get("url"):
         yield NO_URL
-    yield (
-        "Maven Central takes a group id that is a domain of yours, turned round: "
-        "`keystate` is for repositories of your own"
-    )
+    if "." not in release.group:
+        yield (
+            "versions.properties: group: Maven Central takes a group id that you own, such as "
+            f"io.github.OWNER; `{release.group}` is for repositories of your own"
+        )

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from release.dist import Release
 
 _NUMBER = re.compile(r"\d+\.\d+\.\d+(\.dev\d+)?")
+_GROUP = re.compile(r"([\w.]+):keystate-spark")
 _JAR = re.compile(r"keystate-spark[\d.]+_[\d.]+[-:](\d+\.\d+\.\d+)")
 
 
@@ -19,9 +20,13 @@ def problems(release: Release, tag: str | None) -> Iterator[str]:
         yield f"versions.properties: {version} is no number such as 1.2.3 or 1.2.3.dev0"
     number = version.partition(".dev")[0]
     for page in [release.root / "README.md", *sorted((release.root / "docs").rglob("*.md"))]:
-        for other in _JAR.findall(page.read_text()):
+        name, text = page.relative_to(release.root), page.read_text()
+        for other in _JAR.findall(text):
             if other != number:
-                yield f"{page.relative_to(release.root)} names a jar of {other}, not {number}"
+                yield f"{name} names a jar of {other}, not {number}"
+        for other in _GROUP.findall(text):
+            if other != release.group:
+                yield f"{name} names a jar of the group {other}, not {release.group}"
     changelog = (release.root / "CHANGELOG.md").read_text()
     sections = dict(re.findall(r"^## (.+)\n((?:(?!## ).*\n?)*)", changelog, re.M))
     if tag is None:

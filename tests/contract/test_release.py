@@ -29,7 +29,7 @@ Requires-Dist: numpy>={numpy}
 Text.
 """
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <groupId>keystate</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
+  <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>
   <name>Keystate</name><description>State</description><url>https://example.org</url>
   <licenses><license><name>Apache-2.0</name></license></licenses>
   <developers><developer><name>All</name></developer></developers>
@@ -114,7 +114,9 @@ def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Release:
         zipped(jar, dict.fromkeys([*own, "org/", "org/apache/spark/sql/keystate/B.class"], line))
         zipped(sources, {"keystate/A.scala": ""})
         zipped(javadoc, {"index.html": ""})
-        pom.write_text(POM.format(artifact=made.artifact(line), version=made.version))
+        pom.write_text(
+            POM.format(group=made.group, artifact=made.artifact(line), version=made.version)
+        )
     sbom.write(made)
     maven.write_bundle(made)
     return made
@@ -269,7 +271,10 @@ def test_only_a_dry_run_may_lack_the_projects_address(
     assert maven.NO_URL in maven.problems(without, f"v{release.version}")
     assert check(without, f"v{release.version}") == 1
     out = capsys.readouterr().out
-    assert f"missing  {maven.NO_URL}" in out and "awaited  Maven Central takes a group id" in out
+    assert (
+        f"missing  {maven.NO_URL}" in out
+        and "awaited  versions.properties: group: Maven Central" in out
+    )
     properties.write_text(text.replace("url=", "url=https://example.org"))
     assert maven.NO_URL not in maven.problems(Release(release.root), f"v{release.version}")
 
@@ -289,9 +294,12 @@ def test_numbers(release: Release) -> None:
     properties.write_text(properties.read_text().replace("keystate=", "keystate=v"))
     assert any("is no number" in found for found in texts.problems(other, None))
     page = release.root / "docs" / "page.md"
-    page.write_text("keystate:keystate-spark4.2_2.13:9.9.9")
+    page.write_text(f"{release.group}:keystate-spark4.2_2.13:9.9.9")
     (found,) = texts.problems(release, None)
     assert found == f"docs/page.md names a jar of 9.9.9, not {release.version}"
+    page.write_text(f"org.another:keystate-spark4.2_2.13:{release.version}")
+    (found,) = texts.problems(release, None)
+    assert found == f"docs/page.md names a jar of the group org.another, not {release.group}"
 
 
 def test_a_tag(release: Release) -> None:

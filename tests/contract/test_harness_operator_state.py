@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from keystate import (
     CheckpointedFunction,
+    CheckpointError,
     CheckpointListener,
     FunctionError,
     KeyedProcessFunction,
@@ -127,6 +128,36 @@ def test_list_checkpointed() -> None:
         snapshot = harness.snapshot()
     with KeyedProcessHarness.restore(snapshot, Lists(), parallelism=3) as harness:
         assert [row.n for row in harness.process(7)] == [1]
+
+
+class Number:
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
+class Objects(Lists):
+    def snapshot_state(self, checkpoint_id: int, timestamp: int) -> list[Any]:
+        return [Number(each["number"]) for each in self.seen]
+
+    def restore_state(self, state: list[Any]) -> None:
+        self.seen = [{"number": each.value} for each in state]
+
+
+def test_list_of_objects() -> None:
+    name = f"{__name__}.Number"
+    with (
+        KeyedProcessHarness(Objects(), "number long", "number", "n long") as harness,
+        pytest.raises(StateTypeError, match=rf"\$list.*{name}.*spark\.keystate\.pickle\.allow"),
+    ):
+        harness.process(1)
+    columns = ("number long", "number", "n long")
+    with KeyedProcessHarness(Objects(), *columns, pickle_allow=[name]) as harness:
+        harness.process_batch([1, 2])
+        snapshot = harness.snapshot()
+    with KeyedProcessHarness.restore(snapshot, Objects()) as harness:
+        assert [row.n for row in harness.process(7)] == [2]
+    with pytest.raises(CheckpointError, match=rf"\$list.*{name}.*spark\.keystate\.pickle\.allow"):
+        KeyedProcessHarness.restore(snapshot, Objects(), pickle_allow=()).process(7)
 
 
 class Sink(SinkFunction, CheckpointedFunction):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import sys
 import time
-from collections import Counter, OrderedDict, defaultdict, deque
+import uuid
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -30,12 +31,9 @@ HASHABLE = st.recursive(
     | st.integers()
     | st.integers(-(1 << 300), 1 << 300)
     | st.floats(allow_nan=False)
-    | st.complex_numbers(allow_nan=False)
     | st.text(st.characters())
     | st.binary()
     | st.decimals(allow_nan=False)
-    | st.fractions()
-    | st.uuids()
     | st.dates()
     | st.datetimes(timezones=ZONES)
     | st.times()
@@ -45,21 +43,17 @@ HASHABLE = st.recursive(
         st.timedeltas(datetime.timedelta(0), datetime.timedelta(hours=23)),
         st.text(),
     )
-    | st.sampled_from([int, dict, Counter, np.int8(1), np.float16(1), np.datetime64(1, "us")]),
-    lambda inner: st.frozensets(inner) | st.lists(inner).map(tuple),
+    | st.sampled_from([np.int8(1), np.float16(1), np.uint64(1), np.bool_(True)]),
+    lambda inner: st.lists(inner).map(tuple),
     max_leaves=8,
 )
 VALUES = st.recursive(
-    HASHABLE | st.binary().map(bytearray),
+    HASHABLE,
     lambda inner: (
         st.lists(inner)
         | st.lists(inner).map(tuple)
         | st.sets(HASHABLE)
         | st.dictionaries(HASHABLE, inner)
-        | st.dictionaries(HASHABLE, inner).map(OrderedDict)
-        | st.dictionaries(HASHABLE, inner).map(Counter)
-        | st.dictionaries(HASHABLE, inner).map(lambda d: defaultdict(set, d))
-        | st.lists(inner).map(lambda xs: deque(xs, len(xs) + 1))
         | st.dictionaries(st.text(), inner, min_size=1).map(lambda d: Row(**d))
     ),
     max_leaves=30,
@@ -82,9 +76,7 @@ def test_with_its_type(value: Any) -> None:
     assert repr(back) == repr(value) and type(back).__name__ == type(value).__name__
 
 
-@pytest.mark.parametrize(
-    "kind", ["?", "i1", "<i8", ">i4", "u2", "f2", ">f8", "c8", "c16", "M8[ms]", "m8[25s]", "M8"]
-)
+@pytest.mark.parametrize("kind", ["?", "i1", "<i8", ">i4", "u2", "f2", ">f8"])
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (4, 0, 5)])
 def test_arrays(kind: str, shape: tuple[int, ...]) -> None:
     array = np.arange(int(np.prod(shape))).reshape(shape).astype("i1").astype(kind)
@@ -113,10 +105,17 @@ class Plain(int):
         np.zeros(1, "V8"),
         np.dtype("i8"),
         Row("a", "b"),
-        Fraction(1 << 40_000, 3),
+        Fraction(1, 3),
+        frozenset({1}),
+        bytearray(b"x"),
+        1j,
+        uuid.UUID(int=1),
+        Counter("a"),
+        deque([1]),
+        np.zeros(1, "c8"),
+        np.datetime64(1, "us"),
         datetime.datetime(2024, 1, 1, tzinfo=type("Zone", (datetime.tzinfo,), {})()),
-        defaultdict(lambda: 1),
-        {frozenset({-1, -2}): Plain(1)},
+        defaultdict(int),
         {i * ((1 << 61) - 1) for i in range(5_000)},
     ],
     ids=lambda value: type(value).__name__,
@@ -146,31 +145,31 @@ def test_depth() -> None:
 CRAFTED = {
     "no value": b"",
     "two values": b"NN",
+    "another tag": b"k\x06object",
     "length": b"s\xff\xff\xff\xff\x7f",
     "length without end": b"s" + b"\x80" * 100,
     "number of values": b"l\xff\xff\xff\xffN",
     "key that is a list": b"m\0\0\0\1l\0\0\0\0N",
-    "class": b"k\x06object",
     "path of a time zone": b"6\x0d../etc/passwd",
     "folder of time zones": b"6\x06Europe",
-    "time zone that is none": b"2" + bytes(12) + b"N",
-    "date": b"1" + bytes(4),
-    "datetime": b"2\x07\xe8\x0d\x01" + bytes(8) + b"N",
-    "tzinfo": b"3" + bytes(8) + b"i\x01\x01",
-    "fraction": b"ri\x01\x01i\x01\x00",
-    "long fraction": b"r" + 2 * (b"i\x81\x20" + b"\x7f" * 4097),
+    "arguments of a time zone": b"5\0\0\0\x01s\x01a",
+    "time zone that is too far": b"5\0\0\0\x014" + bytes(3) + b"\x02" + bytes(8),
+    "timedelta": b"4\x7f\xff\xff\xff" + bytes(8),
+    "date": b"1\x0a2024-13-01",
+    "datetime": b"2\x132024-01-02T25:00:00\0N",
+    "fold": b"2\x132024-01-02T12:00:00\x02N",
+    "tzinfo": b"3\x0812:00:00\0i\x01\x01",
     "decimal": b"D\x03abc",
-    "names of a row": b"R\0\0\0\x01Nt\0\0\0\x02s\x01as\x01b",
-    "names that are numbers": b"R\0\0\0\x01Nt\0\0\0\x01i\x01\x01",
-    "deque": b"q\0\0\0\0" + b"\xff" * 7 + b"\x00",
-    "maker of a defaultdict": b"f\0\0\0\0i\x01\x01",
-    "array of objects": b"a\x02|O\x01\x01" + bytes(8),
-    "array of fields": b"a\x03i8,\x01\x01" + bytes(8),
-    "array of 2 GB": b"a\x0b|V200000000\x01\x00",
-    "shape": b"a\x03<i8\x02\xff\xff\xff\x7f\xff\xff\xff\x7f",
-    "shape of nothing": b"a\x03<i8\x03\x00" + 2 * (b"\xff" * 7 + b"\x7f"),
-    "dimensions": b"a\x03|i1" + bytes([100]) + b"\x01" * 100 + b"a",
-    "bool": b"a\x03|b1\x01\x01\x02",
+    "names of a row": b"R\0\0\0\x01N\0\0\0\x02s\x01as\x01b",
+    "names that are numbers": b"R\0\0\0\x01N\0\0\0\x01i\x01\x01",
+    "array of objects": b"a\x02|O\0\0\0\x01i\x01\x01" + bytes(8),
+    "array of fields": b"a\x03i8,\0\0\0\x01i\x01\x01" + bytes(8),
+    "array of 2 GB": b"a\x0b|V200000000\0\0\0\x01i\x01\x00",
+    "shape": b"a\x03<i8\0\0\0\x02" + b"i\x05\xff\xff\xff\x7f\0" * 2,
+    "shape of nothing": b"a\x03<i8\0\0\0\x03i\x01\0" + b"i\x09" * 2 + b"\xff" * 7 + b"\x7f\0",
+    "shape below 0": b"a\x03<i8\0\0\0\x01i\x01\xff",
+    "dimensions": b"a\x03|i1\0\0\0\x64" + b"i\x01\x01" * 100 + b"a",
+    "bool": b"a\x03|b1\0\0\0\x01i\x01\x01\x02",
 }
 
 
@@ -180,9 +179,9 @@ def test_crafted(name: str) -> None:
         decode(FORMAT + CRAFTED[name])
 
 
-def spent(data: bytes) -> float:
+def refused_within(data: bytes) -> float:
     began = time.process_time()
-    with contextlib.suppress(ValueError):
+    with pytest.raises(ValueError, match="same hash"):
         decode(data)
     return time.process_time() - began
 
@@ -194,24 +193,30 @@ def integer(value: int) -> bytes:
 
 
 def test_keys_of_one_hash() -> None:
-    """As keys, in frozensets that are keys, and numbers that are long to compare."""
+    """As keys, in tuples that are keys, and numbers that are long to compare."""
     prime = (1 << 61) - 1
     number = 50_000
     count = number.to_bytes(4, "big")
     keys = [integer(i * prime) for i in range(number)]
     for data in (b"e" + count + b"".join(keys), b"m" + count + b"N".join(keys) + b"N"):
-        assert spent(FORMAT + data) < 60
-    inner = [b"z\0\0\0\x20" + b"".join(keys[i : i + 32]) for i in range(0, 32_000, 32)]
-    assert spent(FORMAT + b"e" + len(inner).to_bytes(4, "big") + b"".join(inner)) < 60
+        assert refused_within(FORMAT + data) < 10
+    tuples = b"".join(b"t\0\0\0\x01" + key for key in keys)
+    assert refused_within(FORMAT + b"e" + count + tuples) < 10
     long = (1 << 4_000_000) // prime * prime
     for two in (integer(long) + b"D\x010", b"D\x010" + integer(long)):
-        assert spent(FORMAT + b"e\0\0\0\2" + two) < 60
+        assert refused_within(FORMAT + b"e\0\0\0\2" + two) < 10
+    assert decode(encode({long, 1})) == {long, 1}, "long ones may be alone with their hash"
+    long = (1 << 40_000) // prime * prime
+    with pytest.raises(NotPlain, match="same hash"):
+        encode({long, Decimal(0), 1.5})
+    several = {i * prime for i in range(500)}
+    assert decode(encode(several)) == several
     honest = {(x, y, z): x for x in range(-9, 9) for y in range(-9, 9) for z in range(-9, 9)}
     assert decode(encode(honest)) == honest
 
 
 def test_what_is_shared_is_written_each_time(monkeypatch: Any) -> None:
-    monkeypatch.setattr(plain_data, "_NODES", 10_000)
+    monkeypatch.setattr(plain_data, "_VALUES", 10_000)
     value: Any = (1,)
     for _ in range(60):
         value = (value, value)
@@ -228,14 +233,12 @@ def sizes(value: Any, seen: set[int]) -> Iterator[int]:
         for each in value.items():
             yield from sizes(each[0], seen)
             yield from sizes(each[1], seen)
-    elif isinstance(value, (list, tuple, set, frozenset, deque)):
+    elif isinstance(value, (list, tuple, set)):
         for each in value:
             yield from sizes(each, seen)
 
 
-@pytest.mark.parametrize(
-    "kind", [list, dict, set, frozenset, tuple, deque, Counter, OrderedDict, defaultdict, str]
-)
+@pytest.mark.parametrize("kind", [list, dict, set, tuple, str, lambda: Row(a=1)])
 def test_memory_is_in_proportion(kind: Any) -> None:
     data = encode([kind() for _ in range(1000)])
     assert sum(sizes(decode(data), set())) < 70 * len(data)

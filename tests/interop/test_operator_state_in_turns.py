@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import keystate
+import numpy as np
 import pytest
 from keystate import (
     CheckpointedFunction,
@@ -109,9 +110,9 @@ class Objects(ListCheckpointed[Any], ProcessFunction):
 @pytest.mark.parametrize(
     ("element", "message"),
     [
-        (Path("x"), "KEYSTATE_PICKLE_REFUSED.*Element 0 of the function's list"),
+        (PurePosixPath("x"), "KEYSTATE_PICKLE_REFUSED.*Element 0 of the function's list"),
         ("text", "KEYSTATE_STATE_CHANGED.*the string text is no STRUCT"),
-        (1j, "KEYSTATE_CORRUPT_FILE.*no type for a complex number"),
+        (np.int64(1), "KEYSTATE_CORRUPT_FILE.*no type for what NumPy has made"),
     ],
 )
 def test_elements_that_scala_refuses(
@@ -122,7 +123,8 @@ def test_elements_that_scala_refuses(
     spark: Any,
     settings: Callable[..., None],
 ) -> None:
-    settings(**{"spark.keystate.pickle.allow": "pathlib.*", "spark.sql.shuffle.partitions": "1"})
+    name = f"{PurePosixPath.__module__}.PurePosixPath"
+    settings(**{"spark.keystate.pickle.allow": name, "spark.sql.shuffle.partitions": "1"})
     fed = stream("n long")
     fed.feed([(1,)])
     fed.run(lambda df: keystate.stream(df).process(Objects(element), "n long"))

@@ -288,8 +288,10 @@ def test_classes_in_operator_state(
 ) -> None:
     settings(**{"spark.sql.shuffle.partitions": "1"})
     fed = stream("x long")
-    with pytest.raises(StreamingQueryException, match=r"PurePosixPath, which a restart.*allow"):
+    with pytest.raises(
+        StreamingQueryException, match=r"state .\$list.*PurePosixPath, which a restart.*allow"
+    ):
         remembered(fed, PurePosixPath)
-    settings(**{ALLOW: "some.Other, pathlib.PurePosixPath"})
+    settings(**{ALLOW: f"some.Other, {PurePosixPath.__module__}.PurePosixPath"})
     assert fed.run(lambda df: keystate.stream(df).process(Remembers(PurePosixPath), "t string"))
     assert remembered(fed, PurePosixPath) == ["PurePosixPath"]

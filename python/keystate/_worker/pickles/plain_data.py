@@ -11,40 +11,26 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any
-from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from pyspark.sql import Row
 
-from keystate._worker.pickles.comparisons import Comparisons, TooMuch
-
-#: The first byte. Pickles, which earlier builds wrote, begin with 0x80.
+#: The first byte. Pickles begin with 0x80.
 FORMAT = b"\x01"
 
 DEPTH = 100  # how deep containers may be nested
-_NODES = 1 << 24  # values in an element; so many take a minute
-_FRACTION = 4096  # bytes of its numbers: to reduce it takes the square of these
-
-#: What can be there as a class: what a ``defaultdict`` makes.
-CLASSES: dict[str, Any] = {
-    **{each.__name__: each for each in (bool, complex, dict, float, frozenset, int, list)},
-    **{each.__name__: each for each in (set, str, tuple, bytes, bytearray)},
-    **{each.__name__: each for each in (Counter, OrderedDict, deque, Decimal)},
-}
+_VALUES = 1 << 24  # values in an element; so many take a minute
+_ALIKE = 1000  # keys of one table with the same hash
+_BITS = 2048  # of a number among these
 
 _ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
-_ARRAY_TYPE = re.compile(
-    r"\|b1|\|[iu]1|[<>]([iu][248]|f[248]|c8|c16|[mM]8(\[(\d{1,9})?(Y|M|W|D|h|m|s|ms|us|ns|ps|fs|as)\])?)"
-)
-_DATETIME, _TIME = struct.Struct(">HBBBBBIB"), struct.Struct(">BBBIB")
-_TIMEDELTA, _DATE, _DOUBLE = struct.Struct(">iii"), struct.Struct(">I"), struct.Struct(">d")
-_COUNT, _MAXLEN, _COMPLEX = struct.Struct(">I"), struct.Struct(">q"), struct.Struct(">dd")
+_ARRAY = re.compile(r"\|b1|\|[iu]1|[<>]([iu][248]|f[248])")
+_COUNT, _DOUBLE, _TIMEDELTA = struct.Struct(">I"), struct.Struct(">d"), struct.Struct(">iii")
 
 
 class NotPlain(Exception):
@@ -54,13 +40,9 @@ class NotPlain(Exception):
         cls: the class that it is of, if that is why.
     """
 
-    def __init__(self, message: str, cls: type | None = None) -> None:
-        super().__init__(message or _name(cls))
-        self.cls = None if cls is None else _name(cls)
-
-
-def _name(cls: Any) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+    def __init__(self, message: str = "", cls: type | None = None) -> None:
+        super().__init__(message or f"{cls.__module__}.{cls.__qualname__}" if cls else message)
+        self.cls = cls
 
 
 class Corrupt(ValueError):
@@ -75,9 +57,8 @@ def encode(value: Any) -> bytes:
     """
     writer = _Writer()
     try:
-        writer.write(value, DEPTH)
-        writer.comparisons.check(len(writer.data))
-    except (TooMuch, RuntimeError) as e:  # RuntimeError: it is changed by another thread
+        writer.write(value)
+    except (Corrupt, RuntimeError) as e:  # RuntimeError: it is changed by another thread
         raise NotPlain(str(e)) from None
     return FORMAT + writer.data
 
@@ -92,7 +73,7 @@ def decode(data: bytes) -> Any:
         raise Corrupt(f"it begins with {data[:1]!r}")
     reader = _Reader(data)
     try:
-        value = reader.read(DEPTH)
+        value = reader.read()
     except (TypeError, ArithmeticError, KeyError, OSError) as e:  # of constructors, of hash()
         raise Corrupt(f"{type(e).__name__}: {e}") from e
     if reader.at != len(data):
@@ -100,195 +81,155 @@ def decode(data: bytes) -> Any:
     return value
 
 
-class _Writer:
-    def __init__(self) -> None:
-        self.data = bytearray()
-        self.comparisons = Comparisons()
-        self._nodes = 0
-
-    def write(self, value: Any, depth: int) -> None:
-        """Appends it. A subclass is another type: what it adds would be lost."""
-        self._nodes += 1
-        if depth == 0 or self._nodes > _NODES:
-            raise NotPlain(
-                f"data nested more than {DEPTH} deep, or containing itself"
-                if depth == 0
-                else f"more than {_NODES} values"
-            )
-        write = _WRITERS.get(type(value))
-        if write is not None:
-            write(self, value, depth - 1)
-        elif isinstance(value, Row) and getattr(value, "__fields__", None) is not None:
-            self._row(value, depth - 1)
-        elif isinstance(value, type):
-            name: str = value.__name__
-            if CLASSES.get(name) is not value:
-                raise NotPlain("", value)
-            self._bytes(b"k", name.encode())
-        elif is_array(value):
-            self._array(value)
-        else:
-            raise NotPlain("", type(value))
-
-    def _length(self, n: int) -> None:
-        while n > 0x7F:
-            self.data.append(n & 0x7F | 0x80)
-            n >>= 7
-        self.data.append(n)
-
-    def _bytes(self, tag: bytes, content: bytes | bytearray) -> None:
-        self.data += tag
-        self._length(len(content))
-        self.data += content
-
-    def _all(self, tag: bytes, values: Any, depth: int) -> None:
-        self.data += tag + _COUNT.pack(len(values))
-        for value in values:
-            self.write(value, depth)
-
-    def _keys(self, tag: bytes, values: Any, depth: int) -> None:
-        self._all(tag, values, depth)
-        self.comparisons.add(values)
-
-    def _pairs(self, tag: bytes, values: dict[Any, Any], depth: int) -> None:
-        self.data += tag + _COUNT.pack(len(values))
-        for key, value in values.items():
-            self.write(key, depth)
-            self.write(value, depth)
-        self.comparisons.add(values)
-
-    def _int(self, value: int, depth: int) -> None:
-        length = value.bit_length() // 8 + 1
-        self._bytes(b"i", value.to_bytes(length, "little", signed=True))
-
-    def _fraction(self, value: Fraction, depth: int) -> None:
-        if max(value.numerator.bit_length(), value.denominator.bit_length()) // 8 >= _FRACTION:
-            raise NotPlain(f"a Fraction of more than {_FRACTION} bytes")
-        self.data += b"r"
-        self._int(value.numerator, depth)
-        self._int(value.denominator, depth)
-
-    def _datetime(self, value: datetime, depth: int) -> None:
-        clock = (value.hour, value.minute, value.second, value.microsecond, value.fold)
-        self.data += b"2" + _DATETIME.pack(value.year, value.month, value.day, *clock)
-        self.write(value.tzinfo, depth)
-
-    def _time(self, value: time, depth: int) -> None:
-        clock = (value.hour, value.minute, value.second, value.microsecond, value.fold)
-        self.data += b"3" + _TIME.pack(*clock)
-        self.write(value.tzinfo, depth)
-
-    def _timezone(self, value: timezone, depth: int) -> None:
-        self.data += b"5"
-        offset, *name = value.__getinitargs__()  # type: ignore[attr-defined]
-        self.write(offset, depth)
-        self.write(name[0] if name else None, depth)
-
-    def _zone(self, value: ZoneInfo, depth: int) -> None:
-        if value.key is None or not _ZONE.fullmatch(value.key):
-            raise NotPlain("a ZoneInfo without a key")
-        self._bytes(b"6", value.key.encode())
-
-    def _defaultdict(self, value: defaultdict[Any, Any], depth: int) -> None:
-        self._pairs(b"f", value, depth)
-        self.write(value.default_factory, depth)
-
-    def _deque(self, value: deque[Any], depth: int) -> None:
-        self._all(b"q", value, depth)
-        self.data += _MAXLEN.pack(-1 if value.maxlen is None else value.maxlen)
-
-    def _row(self, value: Row, depth: int) -> None:
-        self._all(b"R", tuple(value), depth)
-        self.write(tuple(value.__fields__ or ()), depth)
-
-    def _array(self, value: Any) -> None:
-        scalar = type(value).__name__ != "ndarray"
-        self._bytes(b"g" if scalar else b"a", value.dtype.str.encode())
-        self._length(value.ndim)
-        for each in value.shape:
-            self._length(each)
-        self.data += value.tobytes()
-
-
-def _packs(pack: Callable[[Any], bytes]) -> Callable[[_Writer, Any, int], None]:
-    return lambda writer, value, depth: writer.data.extend(pack(value))
-
-
-def _appends(
-    tag: bytes, content: Callable[[Any], bytes] = bytes
-) -> Callable[[_Writer, Any, int], None]:
-    return lambda writer, value, depth: writer._bytes(tag, content(value))
-
-
-def _fills(tag: bytes) -> Callable[[_Writer, Any, int], None]:
-    return lambda writer, values, depth: writer._all(tag, values, depth)
-
-
-def _hashes(tag: bytes) -> Callable[[_Writer, Any, int], None]:
-    return lambda writer, values, depth: writer._keys(tag, values, depth)
-
-
-def _maps(tag: bytes) -> Callable[[_Writer, Any, int], None]:
-    return lambda writer, values, depth: writer._pairs(tag, values, depth)
-
-
-_WRITERS: dict[type, Callable[[Any, Any, int], None]] = {
-    type(None): _packs(lambda value: b"N"),
-    bool: _packs(lambda value: b"T" if value else b"F"),
-    int: _Writer._int,
-    float: _packs(lambda value: b"d" + _DOUBLE.pack(value)),
-    complex: _packs(lambda value: b"c" + _COMPLEX.pack(value.real, value.imag)),
-    str: _appends(b"s", lambda value: value.encode("utf-8", "surrogatepass")),
-    bytes: _appends(b"b"),
-    bytearray: _appends(b"B"),
-    list: _fills(b"l"),
-    tuple: _fills(b"t"),
-    set: _hashes(b"e"),
-    frozenset: _hashes(b"z"),
-    dict: _maps(b"m"),
-    OrderedDict: _maps(b"o"),
-    Counter: _maps(b"n"),
-    defaultdict: _Writer._defaultdict,
-    deque: _Writer._deque,
-    Decimal: _appends(b"D", lambda value: str(value).encode()),
-    Fraction: _Writer._fraction,
-    UUID: _packs(lambda value: b"u" + value.bytes),
-    date: _packs(lambda value: b"1" + _DATE.pack(value.toordinal())),
-    datetime: _Writer._datetime,
-    time: _Writer._time,
-    timedelta: _packs(lambda v: b"4" + _TIMEDELTA.pack(v.days, v.seconds, v.microseconds)),
-    timezone: _Writer._timezone,
-    ZoneInfo: _Writer._zone,
-}
-
-
 def is_array(value: Any) -> bool:
-    """Whether it is an array or a scalar of numpy, of numbers or times; without loading numpy."""
+    """Whether it is an array or a scalar of numpy, of plain numbers; without loading numpy."""
     kind = type(value)
     if kind.__module__ != "numpy" or not hasattr(value, "dtype"):
         return False
     if kind.__name__ != "ndarray" and kind is not value.dtype.type:
         return False
-    return _ARRAY_TYPE.fullmatch(value.dtype.str) is not None
+    return _ARRAY.fullmatch(value.dtype.str) is not None
+
+
+def _check_keys(keys: Collection[Any]) -> None:
+    """Raises if a table of these keys would take days to build.
+
+    Hashes of numbers are known, so there can be keys that all have the same one. Then each is
+    compared with all before it, and an int is converted if a Decimal has its hash, which takes the
+    square of its length. Honest keys have few of a hash: tuples of -1 and -2 have.
+    """
+    hashes = Counter(map(hash, keys))
+    if len(hashes) == len(keys):
+        return
+    for key in keys:
+        alike = hashes[hash(key)]
+        if alike > _ALIKE or (alike > 1 and _is_long(key)):
+            raise Corrupt("too many of its keys have the same hash")
+
+
+def _is_long(key: Any) -> bool:
+    if isinstance(key, tuple):
+        return any(map(_is_long, key))
+    return isinstance(key, int) and key.bit_length() > _BITS
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self._depth = self._values = 0
+
+    def write(self, value: Any) -> None:
+        """Appends it. A subclass is another type: what it adds would be lost."""
+        self._depth += 1
+        self._values += 1
+        if self._depth > DEPTH:
+            raise NotPlain(f"data nested more than {DEPTH} deep, or containing itself")
+        if self._values > _VALUES:
+            raise NotPlain(f"more than {_VALUES} values")
+        write = _WRITERS.get(type(value))
+        if write is not None:
+            write(self, value)
+        elif isinstance(value, Row) and getattr(value, "__fields__", None) is not None:
+            self.all(b"R", value)
+            self.all(b"", value.__fields__ or ())
+        elif is_array(value):
+            self.sized(
+                b"a" if type(value).__name__ == "ndarray" else b"g", value.dtype.str.encode()
+            )
+            self.all(b"", value.shape)
+            self.data += value.tobytes()
+        else:
+            raise NotPlain(cls=type(value))
+        self._depth -= 1
+
+    def sized(self, tag: bytes, content: bytes) -> None:
+        self.data += tag
+        n = len(content)
+        while n > 0x7F:
+            self.data.append(n & 0x7F | 0x80)
+            n >>= 7
+        self.data.append(n)
+        self.data += content
+
+    def all(self, tag: bytes, values: Collection[Any]) -> None:
+        self.data += tag + _COUNT.pack(len(values))
+        for value in values:
+            self.write(value)
+
+    def set(self, values: set[Any]) -> None:
+        self.all(b"e", values)
+        _check_keys(values)
+
+    def dict(self, values: dict[Any, Any]) -> None:
+        self.data += b"m" + _COUNT.pack(len(values))
+        for key, value in values.items():
+            self.write(key)
+            self.write(value)
+        _check_keys(values.keys())
+
+    def zone(self, value: ZoneInfo) -> None:
+        if value.key is None or not _ZONE.fullmatch(value.key):
+            raise NotPlain("a ZoneInfo without a key")
+        self.sized(b"6", value.key.encode())
+
+    def moment(self, tag: bytes, value: Any) -> None:
+        self.sized(tag, value.replace(tzinfo=None).isoformat().encode())
+        self.data.append(value.fold)
+        self.write(value.tzinfo)
+
+
+def _int(value: int) -> bytes:
+    return value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+
+
+def _sized(tag: bytes, content: Callable[[Any], bytes]) -> Callable[[_Writer, Any], None]:
+    return lambda writer, value: writer.sized(tag, content(value))
+
+
+def _fixed(content: Callable[[Any], bytes]) -> Callable[[_Writer, Any], None]:
+    return lambda writer, value: writer.data.extend(content(value))
+
+
+_WRITERS: dict[type, Callable[[_Writer, Any], None]] = {
+    type(None): _fixed(lambda value: b"N"),
+    bool: _fixed(lambda value: b"T" if value else b"F"),
+    int: _sized(b"i", _int),
+    float: _fixed(lambda value: b"d" + _DOUBLE.pack(value)),
+    str: _sized(b"s", lambda value: value.encode("utf-8", "surrogatepass")),
+    bytes: _sized(b"b", bytes),
+    list: lambda writer, value: writer.all(b"l", value),
+    tuple: lambda writer, value: writer.all(b"t", value),
+    set: _Writer.set,
+    dict: _Writer.dict,
+    Decimal: _sized(b"D", lambda value: str(value).encode()),
+    date: _sized(b"1", lambda value: value.isoformat().encode()),
+    datetime: lambda writer, value: writer.moment(b"2", value),
+    time: lambda writer, value: writer.moment(b"3", value),
+    timedelta: _fixed(lambda v: b"4" + _TIMEDELTA.pack(v.days, v.seconds, v.microseconds)),
+    timezone: lambda writer, value: writer.all(b"5", value.__getinitargs__()),
+    ZoneInfo: _Writer.zone,
+}
 
 
 class _Reader:
     def __init__(self, data: bytes) -> None:
         self.at = 1
         self._data = data
-        self._comparisons = Comparisons()
+        self._depth = 0
 
-    def read(self, depth: int) -> Any:
-        if depth == 0:
+    def read(self) -> Any:
+        self._depth += 1
+        if self._depth > DEPTH:
             raise Corrupt(f"it is nested more than {DEPTH} deep")
-        tag = self._data[self.at : self.at + 1]
-        self.at += 1
+        tag = self.take(1)
         read = _READERS.get(tag)
         if read is None:
             raise Corrupt(f"there is no type {tag!r}")
-        return read(self, depth - 1)
+        value = read(self)
+        self._depth -= 1
+        return value
 
-    def _take(self, size: int) -> bytes:
+    def take(self, size: int) -> bytes:
         end = self.at + size
         if end > len(self._data):
             raise Corrupt("it ends too early")
@@ -296,151 +237,93 @@ class _Reader:
         self.at = end
         return taken
 
-    def _length(self) -> int:
+    def sized(self) -> bytes:
         n, shift = 0, 0
         while True:
-            byte = self._take(1)[0]
+            byte = self.take(1)[0]
             n |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
-                return n
+                return self.take(n)
             if shift > 56:
                 raise Corrupt("it has a length without end")
 
-    def _bytes(self, depth: int = 0) -> bytes:
-        return self._take(self._length())
+    def text(self) -> str:
+        return self.sized().decode()
 
-    def _count(self) -> int:
-        n: int = self._unpack(_COUNT)[0]
+    def unpack(self, form: struct.Struct) -> tuple[Any, ...]:
+        return form.unpack(self.take(form.size))
+
+    def count(self) -> int:
+        n: int = self.unpack(_COUNT)[0]
         if n > len(self._data) - self.at:
             raise Corrupt(f"it is too short for {n} values")
         return n
 
-    def _all(self, depth: int) -> list[Any]:
-        return [self.read(depth) for _ in range(self._count())]
+    def all(self) -> list[Any]:
+        return [self.read() for _ in range(self.count())]
 
-    def _keys(self, depth: int) -> list[Any]:
-        keys = self._all(depth)
-        self._check(keys)
-        return keys
+    def set(self) -> set[Any]:
+        keys = self.all()
+        _check_keys(keys)
+        return set(keys)
 
-    def _pairs(self, depth: int) -> list[tuple[Any, Any]]:
-        pairs = [(self.read(depth), self.read(depth)) for _ in range(self._count())]
-        self._check(key for key, _ in pairs)
-        return pairs
+    def dict(self) -> dict[Any, Any]:
+        pairs = [(self.read(), self.read()) for _ in range(self.count())]
+        _check_keys([key for key, _ in pairs])
+        return dict(pairs)
 
-    def _check(self, keys: Iterable[Any]) -> None:
-        self._comparisons.add(keys)
-        self._comparisons.check(len(self._data))
+    def moment(self, kind: type[datetime] | type[time]) -> Any:
+        local, fold = kind.fromisoformat(self.text()), self.take(1)[0]
+        return local.replace(tzinfo=self.read(), fold=fold)
 
-    def _as(self, kind: type | tuple[type, ...], depth: int) -> Any:
-        value = self.read(depth)
-        if not isinstance(value, kind):
-            raise Corrupt(f"there is {type(value).__name__}, which does not belong there")
-        return value
-
-    def _unpack(self, form: struct.Struct) -> tuple[Any, ...]:
-        return form.unpack(self._take(form.size))
-
-    def _int(self, depth: int = 0) -> int:
-        return int.from_bytes(self._bytes(), "little", signed=True)
-
-    def _fraction(self, depth: int) -> Fraction:
-        parts = []
-        for _ in range(2):
-            if self._take(1) != b"i":
-                raise Corrupt("a Fraction is of two ints")
-            parts.append(self._int())
-        if max(part.bit_length() for part in parts) // 8 >= _FRACTION:
-            raise Corrupt(f"there is a Fraction of more than {_FRACTION} bytes")
-        return Fraction(*parts)
-
-    def _datetime(self, depth: int) -> datetime:
-        *clock, fold = self._unpack(_DATETIME)
-        return datetime(*clock, tzinfo=self._tzinfo(depth), fold=fold)  # type: ignore[misc]
-
-    def _time(self, depth: int) -> time:
-        *clock, fold = self._unpack(_TIME)
-        return time(*clock, tzinfo=self._tzinfo(depth), fold=fold)  # type: ignore[misc]
-
-    def _tzinfo(self, depth: int) -> Any:
-        return self._as((type(None), timezone, ZoneInfo), depth)
-
-    def _timezone(self, depth: int) -> timezone:
-        offset, name = self._as(timedelta, depth), self._as((type(None), str), depth)
-        return timezone(offset) if name is None else timezone(offset, name)
-
-    def _zone(self, depth: int) -> ZoneInfo:
-        key = self._bytes().decode()
+    def zone(self) -> ZoneInfo:
+        key = self.text()
         if not _ZONE.fullmatch(key):
             raise Corrupt(f"there is no time zone {key!r}")
         return ZoneInfo(key)
 
-    def _class(self, depth: int) -> Any:
-        name = self._bytes().decode()
-        if name not in CLASSES:
-            raise Corrupt(f"there is no class {name!r}")
-        return CLASSES[name]
-
-    def _defaultdict(self, depth: int) -> defaultdict[Any, Any]:
-        pairs = self._pairs(depth)
-        return defaultdict(self._as((type(None), type), depth), pairs)
-
-    def _deque(self, depth: int) -> deque[Any]:
-        values = self._all(depth)
-        (length,) = self._unpack(_MAXLEN)
-        return deque(values, None if length == -1 else length)
-
-    def _row(self, depth: int) -> Row:
-        row = Row(*self._all(depth))
-        row.__fields__ = list(self._as(tuple, depth))
-        if len(row.__fields__) != len(row) or not all(isinstance(n, str) for n in row.__fields__):
+    def row(self) -> Row:
+        row, names = Row(*self.all()), self.all()
+        if len(names) != len(row) or not all(isinstance(name, str) for name in names):
             raise Corrupt("a Row has other names than values")
+        row.__fields__ = names
         return row
 
-    def _array(self, depth: int) -> Any:
-        kind = self._bytes().decode()
-        if not _ARRAY_TYPE.fullmatch(kind):
+    def array(self) -> Any:
+        kind, shape = self.text(), self.all()
+        if not _ARRAY.fullmatch(kind):
             raise Corrupt(f"there is an array of {kind!r}")
+        if len(shape) > 32 or not all(type(n) is int and 0 <= n < 1 << 40 for n in shape):
+            raise Corrupt("there is an array of no shape")
         import numpy as np
 
-        shape = [self._length() for _ in range(min(self._length(), 33))]
-        flat = np.frombuffer(self._take(math.prod(shape) * np.dtype(kind).itemsize), kind)
+        flat = np.frombuffer(self.take(math.prod(shape) * np.dtype(kind).itemsize), kind)
         if kind == "|b1" and (flat.view("u1") > 1).any():
             raise Corrupt("a bool is 0 or 1")
         return flat.reshape(shape).copy()
 
 
-_READERS: dict[bytes, Callable[[Any, int], Any]] = {
-    b"N": lambda reader, depth: None,
-    b"T": lambda reader, depth: True,
-    b"F": lambda reader, depth: False,
-    b"i": _Reader._int,
-    b"d": lambda reader, depth: reader._unpack(_DOUBLE)[0],
-    b"c": lambda reader, depth: complex(*reader._unpack(_COMPLEX)),
-    b"s": lambda reader, depth: reader._bytes().decode("utf-8", "surrogatepass"),
-    b"b": _Reader._bytes,
-    b"B": lambda reader, depth: bytearray(reader._bytes()),
-    b"l": _Reader._all,
-    b"t": lambda reader, depth: tuple(reader._all(depth)),
-    b"e": lambda reader, depth: set(reader._keys(depth)),
-    b"z": lambda reader, depth: frozenset(reader._keys(depth)),
-    b"m": lambda reader, depth: dict(reader._pairs(depth)),
-    b"o": lambda reader, depth: OrderedDict(reader._pairs(depth)),
-    b"n": lambda reader, depth: Counter(dict(reader._pairs(depth))),
-    b"f": _Reader._defaultdict,
-    b"q": _Reader._deque,
-    b"D": lambda reader, depth: Decimal(reader._bytes().decode()),
-    b"r": _Reader._fraction,
-    b"u": lambda reader, depth: UUID(bytes=reader._take(16)),
-    b"1": lambda reader, depth: date.fromordinal(*reader._unpack(_DATE)),
-    b"2": _Reader._datetime,
-    b"3": _Reader._time,
-    b"4": lambda reader, depth: timedelta(*reader._unpack(_TIMEDELTA)),
-    b"5": _Reader._timezone,
-    b"6": _Reader._zone,
-    b"k": _Reader._class,
-    b"R": _Reader._row,
-    b"a": _Reader._array,
-    b"g": lambda reader, depth: reader._array(depth)[()],
+_READERS: dict[bytes, Callable[[_Reader], Any]] = {
+    b"N": lambda reader: None,
+    b"T": lambda reader: True,
+    b"F": lambda reader: False,
+    b"i": lambda reader: int.from_bytes(reader.sized(), "little", signed=True),
+    b"d": lambda reader: reader.unpack(_DOUBLE)[0],
+    b"s": lambda reader: reader.sized().decode("utf-8", "surrogatepass"),
+    b"b": _Reader.sized,
+    b"l": _Reader.all,
+    b"t": lambda reader: tuple(reader.all()),
+    b"e": _Reader.set,
+    b"m": _Reader.dict,
+    b"R": _Reader.row,
+    b"D": lambda reader: Decimal(reader.text()),
+    b"1": lambda reader: date.fromisoformat(reader.text()),
+    b"2": lambda reader: reader.moment(datetime),
+    b"3": lambda reader: reader.moment(time),
+    b"4": lambda reader: timedelta(*reader.unpack(_TIMEDELTA)),
+    b"5": lambda reader: timezone(*reader.all()),
+    b"6": _Reader.zone,
+    b"a": _Reader.array,
+    b"g": lambda reader: reader.array()[()],
 }

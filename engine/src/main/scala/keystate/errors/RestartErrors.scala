@@ -119,9 +119,10 @@ private[errors] trait RestartErrors {
   )
 
   def pickledElement(i: Int): KeystateException = PickleRefused.error(
-    s"Element $i of the function's list in the checkpoint is a pickle of a Python class, or of an " +
-      "early build, which Scala does not read. Let the function return plain data in Python " +
-      "(numbers, strings, lists, dicts, Rows) and run a micro-batch there."
+    s"Element $i of the function's list (state '$$list') in the checkpoint is a pickle of a Python " +
+      "class that spark.keystate.pickle.allow names, which Scala does not read. Let the function " +
+      "return plain data in Python (numbers, strings, lists, dicts, Rows) and run a micro-batch " +
+      "there."
   )
 
   def otherElement(i: Int, declared: String, cause: Throwable): KeystateException =

@@ -4,19 +4,19 @@ import java.io.{ByteArrayOutputStream, DataOutputStream}
 import java.math.{BigDecimal => JBigDecimal, BigInteger}
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.{BufferUnderflowException, ByteBuffer}
+import java.time.temporal.ChronoUnit
 import java.time.{Duration, LocalDate, LocalDateTime, LocalTime, ZoneId, ZoneOffset}
-import java.util.UUID
 
 /** Plain data as bytes: what elements of a `ListCheckpointed` function are stored as, in Python and
   * here. docs/file-format.md lists the tags. Values are null, Boolean, BigInteger, Double, String,
-  * bytes, java.math.BigDecimal, LocalDate, LocalTime, Duration, UUID, and the classes below.
+  * bytes, java.math.BigDecimal, LocalDate, LocalTime, Duration, and the classes below.
   *
   * Whoever can write into a checkpoint chooses these bytes. So nothing is made of them but these
   * values, and each length is compared with what is there.
   */
 private[keystate] object PlainData {
 
-  /** A list, or whatever else Python has of values one after the other.
+  /** A list, a set, or a tuple.
     *
     * @param isTuple
     *   whether it is written as a tuple, or as a list
@@ -46,9 +46,6 @@ private[keystate] object PlainData {
   private val Pickle: Byte = 0x80.toByte
   private val Depth = 100
   private val MostDigits = 1000
-
-  // The proleptic Gregorian day before 1 January of the year 1 is day 0 in Python.
-  private val DayZero = LocalDate.of(1, 1, 1).minusDays(1).toEpochDay
 
   def encode(value: Any): Array[Byte] = {
     val bytes = new ByteArrayOutputStream
@@ -86,22 +83,21 @@ private[keystate] object PlainData {
       case double: Double =>
         out.write('d')
         out.writeDouble(double)
-      case text: String => sized('s', text.getBytes(UTF_8))
+      case string: String => text('s', string)
       case bytes: Array[Byte] => sized('b', bytes)
-      case decimal: JBigDecimal => sized('D', decimal.toString.getBytes(UTF_8))
-      case date: LocalDate =>
-        out.write('1')
-        out.writeInt(Math.toIntExact(date.toEpochDay - DayZero))
+      case decimal: JBigDecimal => text('D', decimal)
+      case date: LocalDate => text('1', date)
       case Moment(local, zone, isSecond) =>
-        out.write('2')
-        out.writeShort(local.getYear)
-        out.write(local.getMonthValue)
-        out.write(local.getDayOfMonth)
-        clock(local.toLocalTime, isSecond)
-        zone.fold(write(null))(of => offset(of.asInstanceOf[ZoneOffset]))
+        text('2', local)
+        out.write(if (isSecond) 1 else 0)
+        zone match {
+          case Some(offset: ZoneOffset) =>
+            all('5', Seq(Duration.ofSeconds(offset.getTotalSeconds.toLong)))
+          case _ => write(null)
+        }
       case time: LocalTime =>
-        out.write('3')
-        clock(time, isSecond = false)
+        text('3', time.truncatedTo(ChronoUnit.MICROS))
+        out.write(0)
         write(null)
       case duration: Duration =>
         out.write('4')
@@ -119,12 +115,16 @@ private[keystate] object PlainData {
         }
       case Named(names, values) =>
         all('R', values)
-        all('t', names)
+        all(names)
       case other => throw new IllegalArgumentException(s"${other.getClass} is not plain data")
     }
 
     private def all(tag: Char, values: Seq[Any]): Unit = {
       out.write(tag.toInt)
+      all(values)
+    }
+
+    private def all(values: Seq[Any]): Unit = {
       out.writeInt(values.size)
       values.foreach(write)
     }
@@ -140,19 +140,7 @@ private[keystate] object PlainData {
       out.write(bytes)
     }
 
-    private def clock(time: LocalTime, isSecond: Boolean): Unit = {
-      out.write(time.getHour)
-      out.write(time.getMinute)
-      out.write(time.getSecond)
-      out.writeInt(time.getNano / 1000)
-      out.write(if (isSecond) 1 else 0)
-    }
-
-    private def offset(zone: ZoneOffset): Unit = {
-      out.write('5')
-      write(Duration.ofSeconds(zone.getTotalSeconds.toLong))
-      write(null)
-    }
+    private def text(tag: Char, value: Any): Unit = sized(tag, value.toString.getBytes(UTF_8))
   }
 
   private final val SecondsOfDay = 24 * 60 * 60L
@@ -168,18 +156,10 @@ private[keystate] object PlainData {
         case 'i' => int()
         case 'd' => in.getDouble()
         case 's' => text()
-        case 'b' | 'B' => bytes()
-        case 'l' | 'e' | 'z' => Items(all(inner))
+        case 'b' => bytes()
+        case 'l' | 'e' => Items(all(inner))
         case 't' => Items(all(inner), isTuple = true)
-        case 'q' =>
-          val values = all(inner)
-          in.getLong() // its greatest length
-          Items(values)
-        case 'm' | 'o' | 'n' => pairs(inner)
-        case 'f' =>
-          val found = pairs(inner)
-          skipClass()
-          found
+        case 'm' => Pairs(Vector.fill(count())((read(inner), read(inner))))
         case 'R' => named(inner)
         case 'D' =>
           val digits = text()
@@ -187,21 +167,18 @@ private[keystate] object PlainData {
           if (digits.length > MostDigits)
             throw new Unreadable("a Decimal is longer than any type's")
           new JBigDecimal(digits)
-        case 'u' => new UUID(in.getLong(), in.getLong())
-        case '1' => LocalDate.ofEpochDay(in.getInt() + DayZero)
+        case '1' => LocalDate.parse(text())
         case '2' =>
-          val date = LocalDate.of(in.getShort().toInt, in.get().toInt, in.get().toInt)
-          val (time, isSecond) = clock()
-          Moment(LocalDateTime.of(date, time), zone(inner), isSecond)
+          val local = LocalDateTime.parse(text())
+          val isSecond = fold()
+          Moment(local, zone(inner), isSecond)
         case '3' =>
-          val (time, _) = clock()
+          val time = LocalTime.parse(text())
+          fold(): Unit
           if (zone(inner).nonEmpty) throw new Unreadable("Scala has no type for a time with a zone")
           time
         case '4' => duration()
-        case 'c' => throw new Unreadable("Scala has no type for a complex number")
-        case 'r' => throw new Unreadable("Scala has no type for a Fraction")
         case 'a' | 'g' => throw new Unreadable("Scala has no type for what NumPy has made")
-        case 'k' => throw new Unreadable("Scala has no type for a class of Python")
         case other => throw new Unreadable(s"there is no type '$other'")
       }
     }
@@ -242,35 +219,18 @@ private[keystate] object PlainData {
 
     private def all(depth: Int): Seq[Any] = Vector.fill(count())(read(depth))
 
-    private def pairs(depth: Int): Pairs = Pairs(Vector.fill(count())((read(depth), read(depth))))
-
     private def named(depth: Int): Named = {
-      val values = all(depth)
-      read(depth) match {
-        case Items(names, true) if names.forall(_.isInstanceOf[String]) =>
-          if (names.size != values.size) throw new Unreadable("a Row has other names than values")
-          Named(names.map(_.asInstanceOf[String]), values)
-        case _ => throw new Unreadable("a Row has no names")
-      }
+      val (values, names) = (all(depth), all(depth))
+      if (names.size != values.size || !names.forall(_.isInstanceOf[String]))
+        throw new Unreadable("a Row has other names than values")
+      Named(names.map(_.toString), values)
     }
 
-    private def skipClass(): Unit = in.get().toChar match {
-      case 'N' =>
-      case 'k' =>
-        bytes(): Unit
-      case other => throw new Unreadable(s"there is '$other', which does not belong there")
-    }
-
-    /** And whether it is the second of two that look the same. */
-    private def clock(): (LocalTime, Boolean) = {
-      val (hour, minute, second) = (in.get().toInt, in.get().toInt, in.get().toInt)
-      val micros = in.getInt()
-      val isSecond = in.get() match {
-        case 0 => false
-        case 1 => true
-        case other => throw new Unreadable(s"a time has the fold $other")
-      }
-      (LocalTime.of(hour, minute, second, Math.multiplyExact(micros, 1000)), isSecond)
+    /** Whether a time is the second of two that look the same. */
+    private def fold(): Boolean = in.get() match {
+      case 0 => false
+      case 1 => true
+      case other => throw new Unreadable(s"a time has the fold $other")
     }
 
     private def duration(): Duration = {
@@ -281,10 +241,11 @@ private[keystate] object PlainData {
     private def zone(depth: Int): Option[ZoneId] = in.get().toChar match {
       case 'N' => None
       case '5' =>
-        if (in.get().toChar != '4') throw new Unreadable("a time zone has no offset")
-        val offset = ZoneOffset.ofTotalSeconds(Math.toIntExact(duration().getSeconds))
-        read(depth) // its name
-        Some(offset)
+        all(depth) match { // with a name, or without
+          case Seq(offset: Duration, _*) =>
+            Some(ZoneOffset.ofTotalSeconds(Math.toIntExact(offset.getSeconds)))
+          case _ => throw new Unreadable("a time zone has no offset")
+        }
       case '6' => Some(ZoneId.of(text()))
       case other => throw new Unreadable(s"there is '$other', which does not belong there")
     }

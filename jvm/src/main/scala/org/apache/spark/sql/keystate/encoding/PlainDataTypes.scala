@@ -2,7 +2,6 @@ package org.apache.spark.sql.keystate.encoding
 
 import java.math.{BigDecimal => JBigDecimal, BigInteger}
 import java.time.{Duration, LocalDate, LocalDateTime, LocalTime, ZoneId, ZoneOffset}
-import java.util.UUID
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
@@ -89,7 +88,6 @@ private[keystate] object PlainDataTypes {
     case (int: BigInteger, DoubleType) if int.bitLength <= 53 => int.doubleValue
     case (int: BigInteger, FloatType) if int.bitLength <= 24 => int.floatValue
     case (text: String, StringType) => UTF8String.fromString(text)
-    case (id: UUID, StringType) => UTF8String.fromString(id.toString)
     case (bytes: Array[Byte], BinaryType) => bytes
     case (decimal: JBigDecimal, fixed: DecimalType) => decimalOf(decimal, fixed)
     case (int: BigInteger, fixed: DecimalType) => decimalOf(new JBigDecimal(int), fixed)

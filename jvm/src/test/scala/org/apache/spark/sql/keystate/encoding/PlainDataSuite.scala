@@ -44,6 +44,23 @@ class PlainDataSuite extends AnyFunSuite {
     assert(decode(encode(bytes)).asInstanceOf[Array[Byte]].sameElements(bytes))
   }
 
+  test("what only Python writes") {
+    def read(text: String): Any = decode(1.toByte +: text.getBytes("ISO-8859-1"))
+    def refused(text: String): String = intercept[Unreadable](read(text)).getMessage
+    assert(read("e\u0000\u0000\u0000\u0001T") == Items(Seq(true)))
+    assert(read("3\u000801:02:03\u0001N") == LocalTime.of(1, 2, 3))
+    val zone =
+      "5\u0000\u0000\u0000\u00024" + "\u0000" * 6 + "\u000e\u0010" + "\u0000" * 4 + "s\u0001a"
+    val at = LocalDateTime.of(2026, 3, 1, 1, 2)
+    val moment = "2\u00132026-03-01T01:02:00\u0000"
+    assert(read(moment + zone) == Moment(at, Some(ZoneOffset.ofHours(1))))
+    assert(refused(moment + "T") == "there is 'T', which does not belong there")
+    assert(refused("3\u000801:02:03\u0000" + zone).contains("no type for a time with a zone"))
+    assert(refused("g\u0003<i8\u0000\u0000\u0000\u0000").contains("what NumPy has made"))
+    assert(refused("c") == "there is no type 'c'")
+    intercept[Pickled](decode(Array(0x80, 4, 'N', '.').map(_.toByte)))
+  }
+
   test("damaged bytes are told as such, and never anything else") {
     val seed = Random.nextInt()
     val random = new Random(seed)

@@ -337,7 +337,7 @@ KEYS = st.sampled_from([None, True, 0, 1, 2**70, "a", "b", 1.0, Int(1)])
 def test_map_state(key: str, done: list[Any]) -> None:
     described = spec("map", "long", key)
     descriptor = MapStateDescriptor("s", key, "long")
-    same(with_base("MapCells", map_state._PlainMapState, described, descriptor), done)
+    same(with_base("MapCells", map_state.PlainMapState, described, descriptor), done)
 
 
 @with_both
@@ -349,7 +349,7 @@ def test_arguments_by_name() -> None:
         state.update(value=3)
         assert state.value() == 3
     described, descriptor = spec("map", "long", "string"), MapStateDescriptor("s", "string", "long")
-    of_map = with_base("MapCells", map_state._PlainMapState, described, descriptor)
+    of_map = with_base("MapCells", map_state.PlainMapState, described, descriptor)
     for state in of_map:
         state._cursor.slot = 0
         state.put(key="a", value=1)
@@ -399,7 +399,7 @@ def test_a_value_may_change_while_it_becomes_a_row(monkeypatch: pytest.MonkeyPat
 @with_both
 def test_a_key_may_clear_its_map_when_it_is_compared() -> None:
     described, descriptor = spec("map", "long", "long"), MapStateDescriptor("s", "long", "long")
-    state = with_base("MapCells", map_state._PlainMapState, described, descriptor)[1]
+    state = with_base("MapCells", map_state.PlainMapState, described, descriptor)[1]
     state._cursor.slot = 0
 
     gone, seen = [], []
@@ -594,7 +594,7 @@ def test_no_object_is_lost() -> None:
                 told(method)
         maps = with_base(
             "MapCells",
-            map_state._PlainMapState,
+            map_state.PlainMapState,
             spec("map", "long", "long"),
             MapStateDescriptor("s", "long", "long"),
         )[1]

@@ -7,7 +7,7 @@ from typing import Any
 
 from keystate._worker.messages.state_client import StateClient
 from keystate._worker.state.lists import WorkerListState
-from keystate._worker.state.maps import MapCell, RemoteMapCell, _PlainMapState
+from keystate._worker.state.maps import MapCell, PlainMapState, RemoteMapCell
 from keystate._worker.state.sorted_maps import WorkerSortedMapState
 from keystate._worker.state.timers import WorkerTimers
 from keystate._worker.state.worker_state import WorkerState
@@ -55,7 +55,7 @@ def _forgets_absent() -> None:
 
         return encode
 
-    _put(_PlainMapState, "_encode_changes", make)
+    _put(PlainMapState, "_encode_changes", make)
 
 
 def _clears_less() -> None:
@@ -68,7 +68,7 @@ def _clears_less() -> None:
 
         return encode
 
-    _put(_PlainMapState, "_encode_changes", make)
+    _put(PlainMapState, "_encode_changes", make)
 
 
 def _leaves_out_a_slot() -> None:
@@ -98,7 +98,7 @@ def _one_page() -> None:
 
         return pages
 
-    _put(_PlainMapState, "_fetched_pages", make)
+    _put(PlainMapState, "_fetched_pages", make)
 
 
 def _first_page_counts() -> None:

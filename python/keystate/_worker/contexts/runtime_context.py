@@ -13,6 +13,7 @@ from keystate._spec import OperatorSpec
 from keystate._subtask import Subtask
 from keystate._types.hash import KeyGroups
 from keystate._worker.contexts.row_context import RowContext
+from keystate._worker.state.ttl_states import with_ttl
 from keystate._worker.state.worker_state import StateFactory, WorkerState
 from keystate.errors import DeclarationError
 from keystate.metrics import MetricGroup
@@ -57,7 +58,7 @@ class WorkerRuntimeContext(RuntimeContext):
             raise DeclarationError(f"two states are named '{descriptor.name}'")
         state = self._open_state(self._spec.states[index], index, self._cursor, descriptor)
         self.states[descriptor.name] = state
-        return state
+        return with_ttl(state)
 
     def get_key_group(self, key: Any) -> int:
         if not self._key_type.fields:

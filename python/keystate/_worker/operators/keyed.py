@@ -31,10 +31,10 @@ from keystate._worker.messages.packed import MOST_PACKED, packed_answer
 from keystate._worker.messages.results import Results, make_results
 from keystate._worker.operator_state.keeper import OperatorStateKeeper
 from keystate._worker.operators.declared import Declared
-from keystate._worker.state.open_state import open_state
+from keystate._worker.state.open_state import open_state, open_undoable_state
 from keystate._worker.state.timer_turns import TimerTurns
 from keystate._worker.state.timers import WorkerTimers
-from keystate._worker.state.undo import UndoableTimers, open_undoable_state
+from keystate._worker.state.undo import UndoableTimers
 from keystate._worker.state.worker_state import StateFactory, WorkerState
 from keystate.errors import KeystateError
 

@@ -16,8 +16,10 @@ from keystate._codec import offsets
 from keystate._protocol import Part, state_column
 from keystate._spec import StateSpec
 from keystate._worker.messages.columns import Columns
+from keystate._worker.state.uses import ListUses
 from keystate._worker.state.worker_state import WorkerState, flatten
 from keystate.state import ListState, StateDescriptor
+from keystate.ttl import StateTtlConfig
 
 
 class ListCell:
@@ -43,6 +45,9 @@ class WorkerListState(WorkerState, ListState[Any]):
         self, spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
     ) -> None:
         super().__init__(spec, index, cursor)
+
+    def note_uses(self, ttl: StateTtlConfig, undoable: bool) -> None:
+        self.uses = ListUses(ttl, self._cursor, undoable)
 
     def _cell(self) -> ListCell:
         try:

@@ -8,6 +8,7 @@ entries that were put or removed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,8 +19,10 @@ from keystate._compiled import MapCells
 from keystate._protocol import Bound, Part, state_column
 from keystate._spec import StateSpec
 from keystate._worker.messages.columns import Columns
+from keystate._worker.state.uses import MapUses
 from keystate._worker.state.worker_state import WorkerState
 from keystate.state import MapState, StateDescriptor
+from keystate.ttl import StateTtlConfig
 
 #: Entries that are asked for at a time.
 LARGEST_PAGE = 1000
@@ -54,7 +57,9 @@ class RemoteMapCell(MapCell):
         self.absent: set[Any] = set()
 
 
-class _PlainMapState(WorkerState, MapState[Any, Any]):
+class PlainMapState(WorkerState, MapState[Any, Any]):
+    """A map without compiled code; a base of sorted maps too."""
+
     _cell_class: type[MapCell] = MapCell
     _remote_cell_class: type[RemoteMapCell] = RemoteMapCell
 
@@ -66,6 +71,10 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
         self._key_class = self._key_codec.key_class
         # Compiled code hands out what a cell has; what can change in place must be copied.
         self._whole = None if self._codec.mutable else self._cell_class
+
+    def note_uses(self, ttl: StateTtlConfig, undoable: bool) -> None:
+        encode = partial(self._encode, self._key_codec)
+        self.uses = MapUses(ttl, self._cursor, undoable, self._key_codec.arrow, encode)
 
     def _cell(self) -> MapCell:
         try:
@@ -249,7 +258,13 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
 
     def _removed_keys(self, slots: list[int], cells: list[MapCell]) -> list[list[Any]]:
         """For each slot the keys whose stored entries go, before others are put."""
-        return [[key for key in cell.changed if key not in cell] for cell in cells]
+        went = () if self.uses is None else self.uses.went
+        if not went:
+            return [[key for key in cell.changed if key not in cell] for cell in cells]
+        return [
+            [key for key in cell.changed if key not in cell or (slot, key) in went]
+            for slot, cell in zip(slots, cells)
+        ]
 
     def _change_types(self) -> dict[str, pa.DataType]:
         keys = pa.list_(self._key_codec.arrow)
@@ -261,5 +276,5 @@ class _PlainMapState(WorkerState, MapState[Any, Any]):
         }
 
 
-class WorkerMapState(MapCells, _PlainMapState):
+class WorkerMapState(MapCells, PlainMapState):
     """A map."""

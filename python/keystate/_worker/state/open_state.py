@@ -8,7 +8,15 @@ from keystate._spec import StateSpec
 from keystate._worker.state.lists import WorkerListState
 from keystate._worker.state.maps import WorkerMapState
 from keystate._worker.state.sorted_maps import WorkerSortedMapState
-from keystate._worker.state.ttl import noting
+from keystate._worker.state.undo import (
+    UndoableAggregatingState,
+    UndoableFoldingState,
+    UndoableListState,
+    UndoableMapState,
+    UndoableReducingState,
+    UndoableSortedMapState,
+    UndoableWindowMapState,
+)
 from keystate._worker.state.values import (
     WorkerAggregatingState,
     WorkerFoldingState,
@@ -27,6 +35,7 @@ from keystate.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from keystate.ttl import needs_notes
 
 _CLASSES: dict[type[StateDescriptor], Any] = {
     ValueStateDescriptor: WorkerValueState,
@@ -40,16 +49,48 @@ _CLASSES: dict[type[StateDescriptor], Any] = {
 }
 
 
+#: The classes of states whose changes can be undone, where that takes another class.
+_UNDOABLE: dict[Any, Any] = {
+    WorkerListState: UndoableListState,
+    WorkerMapState: UndoableMapState,
+    WorkerSortedMapState: UndoableSortedMapState,
+    WorkerWindowMapState: UndoableWindowMapState,
+}
+
+#: The same for accumulators that can change in place.
+_UNDOABLE_ACCUMULATORS: dict[Any, Any] = {
+    WorkerReducingState: UndoableReducingState,
+    WorkerAggregatingState: UndoableAggregatingState,
+    WorkerFoldingState: UndoableFoldingState,
+}
+
+
 def open_state(
     spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
 ) -> WorkerState:
     """The state of a descriptor."""
-    state: WorkerState = state_class(spec, descriptor)(spec, index, cursor, descriptor)
-    return state
+    return _noting(_class_of(descriptor)(spec, index, cursor, descriptor), undoable=False)
 
 
-def state_class(spec: StateSpec, descriptor: StateDescriptor) -> Any:
-    """The class of a descriptor's state."""
+def open_undoable_state(
+    spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
+) -> WorkerState:
+    """The state of a descriptor, with changes that can be undone."""
+    cls = _class_of(descriptor)
+    if spec.value_codec().mutable:
+        cls = _UNDOABLE_ACCUMULATORS.get(cls, cls)
+    cls = _UNDOABLE.get(cls, cls)
+    return _noting(cls(spec, index, cursor, descriptor), undoable=True)
+
+
+def _class_of(descriptor: StateDescriptor) -> Any:
     # A user's descriptor may be of a class that is derived from one of these.
-    cls = next(_CLASSES[base] for base in type(descriptor).__mro__ if base in _CLASSES)
-    return noting(cls, spec)
+    return next(_CLASSES[base] for base in type(descriptor).__mro__ if base in _CLASSES)
+
+
+def _noting(state: WorkerState, undoable: bool) -> WorkerState:
+    """The state, which notes its use if its time to live needs that."""
+    ttl = state.spec.ttl
+    if ttl is not None and needs_notes(ttl):
+        state.note_uses(ttl, undoable)
+    return state

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from weakref import ref
 
+from keystate._compiled import MapCells
 from keystate._spec import StateSpec
 from keystate._types.ordering import sort_key
 from keystate._worker.state.maps import (
     LARGEST_PAGE,
     MapCell,
+    PlainMapState,
     RemoteMapCell,
-    WorkerMapState,
 )
 from keystate.errors import StateTypeError
 from keystate.state import SortedMapState, StateDescriptor
@@ -99,7 +100,7 @@ class RemoteSortedMapCell(RemoteMapCell):
         self.page = _FIRST_PAGE
 
 
-class WorkerSortedMapState(WorkerMapState, SortedMapState[Any, Any]):
+class WorkerSortedMapState(MapCells, PlainMapState, SortedMapState[Any, Any]):
     """A sorted map."""
 
     _cell_class = SortedMapCell

@@ -10,30 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from keystate._spec import StateSpec
 from keystate._worker.state.lists import ListCell, WorkerListState
-from keystate._worker.state.maps import WorkerMapState
-from keystate._worker.state.open_state import state_class
+from keystate._worker.state.maps import PlainMapState, WorkerMapState
+from keystate._worker.state.sorted_maps import WorkerSortedMapState
 from keystate._worker.state.timers import TimerCell, WorkerTimers
-from keystate._worker.state.ttl import Noting
-from keystate._worker.state.values import ValueLikeState
+from keystate._worker.state.values import (
+    ValueLikeState,
+    WorkerAggregatingState,
+    WorkerFoldingState,
+    WorkerReducingState,
+)
 from keystate._worker.state.window_maps import WorkerWindowMapState
 from keystate._worker.state.worker_state import WorkerState
-from keystate.state import StateDescriptor
 
 _MISSING: Any = object()
-
-
-def open_undoable_state(
-    spec: StateSpec, index: int, cursor: Any, descriptor: StateDescriptor
-) -> WorkerState:
-    """The state of a descriptor, with changes that can be undone."""
-    cls = state_class(spec, descriptor)
-    parts: list[type] = [part for kind, part in _UNDOABLE.items() if issubclass(cls, kind)]
-    if spec.has_function and spec.value_codec().mutable:
-        parts.append(_UndoableAccumulator)
-    made: WorkerState = type(cls.__name__, (*parts, cls), {})(spec, index, cursor, descriptor)
-    return made
 
 
 def cells_of(states: Sequence[WorkerState]) -> list[tuple[list[Any], bytearray]]:
@@ -41,7 +31,7 @@ def cells_of(states: Sequence[WorkerState]) -> list[tuple[list[Any], bytearray]]
     return [(s._cells, s._dirty) for s in states if isinstance(s, ValueLikeState)]
 
 
-class _UndoableAccumulator(ValueLikeState):
+class _CopiedAccumulator(ValueLikeState):
     """The descriptor's function may change an accumulator in place: it gets a copy."""
 
     def _get(self) -> Any:
@@ -49,7 +39,19 @@ class _UndoableAccumulator(ValueLikeState):
         return self._codec.copy(value) if self._codec.mutable else value
 
 
-class _UndoableList(WorkerListState):
+class UndoableReducingState(_CopiedAccumulator, WorkerReducingState):
+    """A reducing state whose values can change in place."""
+
+
+class UndoableAggregatingState(_CopiedAccumulator, WorkerAggregatingState):
+    """An aggregating state whose accumulators can change in place."""
+
+
+class UndoableFoldingState(_CopiedAccumulator, WorkerFoldingState):
+    """A folding state whose accumulators can change in place."""
+
+
+class UndoableListState(WorkerListState):
     def add(self, value: Any) -> None:
         self._keep()
         super().add(value)
@@ -83,7 +85,9 @@ class _UndoableList(WorkerListState):
         cell.remote, cell.replaced, cell.stored, self._dirty[slot] = flags
 
 
-class _UndoableMap(WorkerMapState):
+class _UndoableEntries(PlainMapState):
+    """What maps of either kind do alike."""
+
     def put(self, key: Any, value: Any) -> None:
         self._keep(key)
         super().put(key, value)
@@ -139,9 +143,19 @@ class _UndoableMap(WorkerMapState):
                 cell.frontier, cell.exhausted = front
 
 
-class _UndoableWindowMap(WorkerWindowMapState):
+class UndoableMapState(_UndoableEntries, WorkerMapState):
+    """A map."""
+
+
+class UndoableSortedMapState(_UndoableEntries, WorkerSortedMapState):
+    """A sorted map."""
+
+
+class UndoableWindowMapState(_UndoableEntries, WorkerWindowMapState):
+    """A sorted map by window."""
+
     def fold(self, key: tuple[int, ...], add: Callable[[Any, Any], Any], row: Any) -> bool:
-        self._keep(key)  # type: ignore[attr-defined]
+        self._keep(key)
         copy = self._codec.copy if self._codec.mutable else None
         if copy is None:
             return super().fold(key, add, row)
@@ -153,45 +167,8 @@ class _UndoableWindowMap(WorkerWindowMapState):
         cell: Any = self._cell()
         if not cell.remote:
             for key in self.keys_from(start, 1):
-                self._keep(key)  # type: ignore[attr-defined]
+                self._keep(key)
         return super().take_first(before, start)
-
-
-class _UndoableNotes(Noting):
-    """What a state with a time to live notes of its use."""
-
-    def _note(self, entry: Any) -> None:
-        self._keep_note(entry)
-        super()._note(entry)
-
-    def _gone(self, entry: Any) -> None:
-        self._keep_note(entry)
-        super()._gone(entry)
-
-    def _unnote(self, entry: Any) -> None:
-        self._keep_note(entry)
-        super()._unnote(entry)
-
-    def _keep_note(self, entry: Any) -> None:
-        noted = self._used.get(entry), entry in self._went
-        self._cursor.journal.append((self._undo_note, entry, *noted))
-
-    def _undo_note(self, entry: Any, used: int | None, went: bool) -> None:
-        if used is None:
-            self._used.pop(entry, None)
-        else:
-            self._used[entry] = used
-        if not went:
-            self._went.discard(entry)
-
-
-#: What a state has besides, by the class that it is of.
-_UNDOABLE: dict[type, type] = {
-    Noting: _UndoableNotes,
-    WorkerWindowMapState: _UndoableWindowMap,
-    WorkerMapState: _UndoableMap,
-    WorkerListState: _UndoableList,
-}
 
 
 class UndoableTimers(WorkerTimers):

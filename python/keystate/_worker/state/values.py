@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from keystate._codec import StructCodec
 from keystate._compiled import Cells, ValueCells
-from keystate._protocol import state_column
+from keystate._protocol import Part, state_column
 from keystate._spec import StateSpec
 from keystate._worker.messages.columns import Columns
 from keystate._worker.state.worker_state import WorkerState
@@ -35,10 +35,15 @@ class ValueLikeState(WorkerState):
 
     def _encode_changes(self, slots: list[int]) -> dict[str, pa.Array]:
         values = [self._cells[slot] for slot in slots]
-        return {"": self._encode(self._codec, values, slots)}
+        columns = {"": self._encode(self._codec, values, slots)}
+        if self.uses is not None:
+            went = self.uses.went
+            columns[Part.RESET] = pa.array([slot in went for slot in slots], pa.bool_())
+        return columns
 
     def _change_types(self) -> dict[str, pa.DataType]:
-        return {"": self._codec.arrow}
+        reset = {} if self.uses is None else {Part.RESET: pa.bool_()}
+        return {"": self._codec.arrow, **reset}
 
     def clear(self) -> None:
         try:

@@ -21,12 +21,20 @@ from keystate._protocol import Part, state_column
 from keystate._spec import StateSpec
 from keystate._worker.messages.columns import Columns, empty_column, list_column, nested
 from keystate._worker.messages.encoding import encode_all
+from keystate._worker.state.uses import Uses
 from keystate.errors import StateAccessError, StateTypeError
 from keystate.state import State
+from keystate.ttl import StateTtlConfig
 
 
 class WorkerState(State):
-    """What all states have: cells by slot, and which of them have changed."""
+    """What all states have: cells by slot, and which of them have changed.
+
+    Attributes:
+        uses: what is noted of the use of its entries; ``None`` if nothing is.
+    """
+
+    uses: Uses | None = None
 
     def __init__(self, spec: StateSpec, index: int, cursor: Any) -> None:
         self.spec = spec
@@ -38,6 +46,10 @@ class WorkerState(State):
         self._old_cells: list[Any] = []
         self._dirty = bytearray()
         self._generation = 0
+
+    def note_uses(self, ttl: StateTtlConfig, undoable: bool) -> None:
+        """Has what is noted of its entries' use sent with its changes."""
+        self.uses = Uses(ttl, self._cursor, undoable)
 
     # -- between JVM and worker ---------------------------------------------------------------
 
@@ -52,6 +64,8 @@ class WorkerState(State):
         """Forgets all keys."""
         self.new_generation()
         self._old_cells = []
+        if self.uses is not None:
+            self.uses.forget()
 
     def load(self, message: Columns, carried: list[int] | None) -> None:
         """Takes in the state of a message's new keys.
@@ -72,16 +86,20 @@ class WorkerState(State):
     def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
         """The columns with what changed in these slots since the last call."""
         slots = list(compress(range(start, stop), self._dirty[start:stop]))
-        if not slots:
+        if not slots and self.uses is None:
             return self.no_changes()
         columns = self._encode_changes(slots)
         self._dirty[start:stop] = bytes(stop - start)
         columns[Part.SLOT] = pa.array(slots, pa.int32())
+        if self.uses is not None:
+            columns |= self.uses.take(start, stop)
         return {self._column(name): list_column(array) for name, array in columns.items()}
 
     def no_changes(self) -> dict[str, pa.Array]:
         """The columns of changes, empty."""
         types = {Part.SLOT: pa.int32(), **self._change_types()}
+        if self.uses is not None:
+            types |= self.uses.types()
         return {self._column(name): empty_column(kind) for name, kind in types.items()}
 
     def _column(self, part: str) -> str:

@@ -17,7 +17,7 @@ from keystate._replay.steps import Difference
 from keystate.testing import KeyedTwoInputHarness, rows_of, same_values
 from keystate.testing._job import Clock
 from keystate.testing._literals import Literals
-from keystate.testing._rows import InputRows, Rows
+from keystate.testing._rows import InputEncoder, Rows
 from keystate.testing._setup import Setup
 from keystate.testing._steps import SteppingJob
 from pyspark.sql import Row
@@ -84,7 +84,7 @@ def test_steps_of_a_micro_batch_are_the_micro_batch() -> None:
         (),
     )
     job = SteppingJob(setup)
-    rows = InputRows(setup.inputs[0], "").encode([("ann", 3), ("ann", 4)])
+    rows = InputEncoder(setup.inputs[0], "").encode([("ann", 3), ("ann", 4)])
     own = job.keys.of_user("ann")
     steps = list(job.steps(own, Rows([rows]), 2, Clock(1, None, 5), Clock(0, None, 0)))
     job.close()

@@ -114,7 +114,7 @@ def process(operator: Operator) -> DataFrame:
     session = first.sparkSession
     task = task_function(replace(operator, pickles=allowed_pickles(session)))
     jvm = _jvm(session)
-    role = "" if operator.right is None else operator.right.side.value
+    role = "" if operator.second_input is None else operator.second_input.role.value
     with _keystate_errors(jvm, DeclarationError):
         return jvm.frame(
             session,

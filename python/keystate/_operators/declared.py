@@ -68,7 +68,7 @@ class Input:
         return replace(self, time_column=column, late_output=late_output)
 
 
-class Side(enum.Enum):
+class InputRole(enum.Enum):
     """What the second input of an operator is for; the values are those of the jar."""
 
     #: Rows for a function of two inputs; within a micro-batch they come after those of the first.
@@ -82,17 +82,17 @@ class Side(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Right:
+class SecondInput:
     """The second input of an operator.
 
     Attributes:
         rows: the input.
-        side: what it is for.
+        role: what it is for.
         states: the broadcast states that are made of its rows.
     """
 
     rows: Input
-    side: Side
+    role: InputRole
     states: tuple[StateSpec, ...] = ()
 
 
@@ -104,7 +104,7 @@ class Operator:
         plan: its function, and how that is called.
         rows: its first input, which tells the names of the key columns.
         output_schema: the rows of its main output.
-        right: its second input, if it has one.
+        second_input: its second input, if it has one.
         name: its name, if it is told.
         time_mode: which clock it goes by.
         max_parallelism: the number of key groups, if it is told.
@@ -115,7 +115,7 @@ class Operator:
     plan: FunctionPlan
     rows: Input
     output_schema: TypeLike
-    right: Right | None = None
+    second_input: SecondInput | None = None
     name: str | None = None
     time_mode: str = "auto"
     max_parallelism: int | None = None
@@ -125,25 +125,25 @@ class Operator:
     @property
     def inputs(self) -> tuple[Input, ...]:
         """Its inputs."""
-        return (self.rows,) if self.right is None else (self.rows, self.right.rows)
+        return (self.rows,) if self.second_input is None else (self.rows, self.second_input.rows)
 
     @property
-    def broadcast(self) -> Right | None:
+    def broadcast_input(self) -> SecondInput | None:
         """What is broadcast to it."""
-        right = self.right
-        return right if right is not None and right.side is Side.BROADCAST else None
+        second = self.second_input
+        return second if second is not None and second.role is InputRole.BROADCAST else None
 
     @property
     def initial(self) -> Input | None:
         """The state that it begins with."""
-        right = self.right
-        return right.rows if right is not None and right.side is Side.INITIAL else None
+        second = self.second_input
+        return second.rows if second is not None and second.role is InputRole.INITIAL else None
 
     @property
-    def second(self) -> Input | None:
+    def keyed_second(self) -> Input | None:
         """The second input that has keys."""
-        right = self.right
-        return None if right is None or right.side is Side.BROADCAST else right.rows
+        second = self.second_input
+        return None if second is None or second.role is InputRole.BROADCAST else second.rows
 
 
 def same_types(key: T.StructType, other: T.StructType) -> bool:

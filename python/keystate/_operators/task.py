@@ -76,7 +76,7 @@ def task_function(operator: Operator) -> TaskFunction:
         DeclarationError: its function, one of its states or its schema is not well declared.
     """
     output_type = _output_type(operator)
-    rows, broadcast, second = operator.rows, operator.broadcast, operator.second
+    rows, broadcast, second = operator.rows, operator.broadcast_input, operator.keyed_second
     check_columns(rows.row_type, "the input")
     check_columns(rows.key_type, "the key")
     times = rows.time_column, None if second is None else second.time_column
@@ -114,7 +114,7 @@ def operator_spec(operator: Operator, function: SentFunction) -> OperatorSpec:
         function: its function plan, pickled.
     """
     states, operator_states, metrics = discover_states(function)
-    plan, broadcast, second = operator.plan, operator.broadcast, operator.second
+    plan, broadcast, second = operator.plan, operator.broadcast_input, operator.keyed_second
     kinds = (CheckpointedFunction, ListCheckpointed, CheckpointListener)
     checkpointed = isinstance(plan.function, kinds)
     raw_keyed = isinstance(plan.function, CheckpointedFunction) and bool(operator.rows.keys)
@@ -172,7 +172,7 @@ def _check(operator: Operator, spec: OperatorSpec) -> None:
 
 
 def _check_dead_letters(operator: Operator, policy: DeadLetters) -> None:
-    plan, second = operator.plan, operator.second
+    plan, second = operator.plan, operator.keyed_second
     if plan.style in _WITHOUT_DEAD_LETTERS:
         raise DeclarationError(
             f"on_error=dead_letters(...) does not support {_WITHOUT_DEAD_LETTERS[plan.style]}"

@@ -38,7 +38,7 @@ def run_all(target: Target, most: int) -> list[Replay]:
     codec = struct_codec(target.operator.rows.key_type)
     given = {batch: target.input_of(batch, None, MOST_ROWS) for batch in target.batches}
     elements = {
-        batch: [arrays.pop()] if target.operator.broadcast is not None else []
+        batch: [arrays.pop()] if target.operator.broadcast_input is not None else []
         for batch, arrays in given.items()
     }
     by_key: dict[Any, _Input] = {}

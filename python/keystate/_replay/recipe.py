@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import types as T
 
 from keystate._checkpoint.history import value_of
-from keystate._operators.declared import Operator, Side
+from keystate._operators.declared import InputRole, Operator
 from keystate._spec import DELAY_KEY, resolve_schema
 from keystate._types.ddl import quoted
 from keystate._worker.calls.plan import Style
@@ -21,7 +21,7 @@ from keystate.testing._setup import Setup
 
 #: What `keystate.testing` has to compare values with NaN.
 _SAME = "same_values"
-_OTHERS = (Side.INITIAL, Side.BROADCAST)
+_OTHERS = (InputRole.INITIAL, InputRole.BROADCAST)
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Recipe:
 
     def _text(self, replay: Any) -> str:
         write = Literals()
-        two = self.operator.right is not None
+        two = self.operator.second_input is not None
         harness = "KeyedTwoInputHarness" if two else "KeyedProcessHarness"
         key = write(self.key[0] if len(self.key) == 1 else tuple(self.key))
         body = [
@@ -86,9 +86,9 @@ class Recipe:
 
     def _arguments(self, write: Literals) -> list[str]:
         """The harness's."""
-        operator, right = self.operator, self.operator.right
+        operator, second = self.operator, self.operator.second_input
         plan = operator.plan
-        if plan.style is not Style.PROCESS or (right and right.side in _OTHERS):
+        if plan.style is not Style.PROCESS or (second and second.role in _OTHERS):
             raise DeclarationError(
                 "as_test() is for functions of process() of one input or two with keys, without "
                 "initial state"
@@ -106,10 +106,10 @@ class Recipe:
         for i, each in enumerate(inputs, 1):
             marked = [f.name for f in each.row_type.fields if DELAY_KEY in f.metadata]
             if marked:
-                given.append(f"event_time{i if right else ''}={marked[0]!r}")
-        if right is None and inputs[0].order:
+                given.append(f"event_time{i if second else ''}={marked[0]!r}")
+        if second is None and inputs[0].order:
             given.append(f"order_by={list(inputs[0].order)!r}")
-        if right is not None and right.side is Side.MERGED:
+        if second is not None and second.role is InputRole.MERGED:
             given.append(f"ordered_by=({inputs[0].order[0]!r}, {inputs[1].order[0]!r})")
         if operator.time_mode != "auto":
             given.append(f"time_mode={operator.time_mode!r}")

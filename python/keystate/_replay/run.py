@@ -13,7 +13,7 @@ from keystate._checkpoint.history import KeyReader, value_of
 from keystate._codec import struct_codec
 from keystate._jvm import bridge
 from keystate._kinds import TIMERS
-from keystate._operators.declared import Side
+from keystate._operators.declared import InputRole
 from keystate._replay.clocks import noticing
 from keystate._replay.held import broadcast_states, take_up
 from keystate._replay.recipe import Recipe
@@ -25,7 +25,7 @@ from keystate.errors import CheckpointError
 from keystate.functions import OutputTag, TimeDomain
 from keystate.testing._broadcast import Copy
 from keystate.testing._job import Clock
-from keystate.testing._rows import InputRows, Rows
+from keystate.testing._rows import InputEncoder, Rows
 from keystate.testing._steps import SteppingJob
 
 
@@ -74,7 +74,7 @@ class Target:
     @cached_property
     def broadcast(self) -> Copy:
         """The broadcast states before the first batch."""
-        if self.operator.broadcast is None or self.batches[0] == 0:
+        if self.operator.broadcast_input is None or self.batches[0] == 0:
             return {}
         return broadcast_states(
             self.session, self.checkpoint, self.reader.operator, self.batches[0]
@@ -142,7 +142,7 @@ class _Run:
         self._read = inputs or (lambda batch: target.input_of(batch, values, None))
         self._own = job.keys.of_user(values[0] if len(values) == 1 else tuple(values))
         self._inputs = [
-            InputRows(each, "a row does not fit the input schema") for each in job.setup.inputs
+            InputEncoder(each, "a row does not fit the input schema") for each in job.setup.inputs
         ]
         self._late = 0
         self._versions: dict[int, dict[str, Any]] = {}
@@ -203,7 +203,7 @@ class _Run:
 
     def _batch(self, batch: int, clock: Clock, before: Clock, recipe: Recipe) -> Iterator[Step]:
         given = self._read(batch)
-        elements = given.pop() if self._operator.broadcast is not None else None
+        elements = given.pop() if self._operator.broadcast_input is not None else None
         arrays = [self._mine(i, array) for i, array in enumerate(given)]
         recipe.batches.append(
             (clock, [each.decode(rows) for each, rows in zip(self._inputs, arrays)])
@@ -244,16 +244,16 @@ class _Run:
             arrays = [rows for rows, _ in split]
         arrays = [each.ordered(rows) for each, rows in zip(self._inputs, arrays)]
         order = [(i, at) for i, rows in enumerate(arrays) for at in range(len(rows))]
-        right = self._operator.right
-        if right is not None and right.side is Side.MERGED:
+        second = self._operator.second_input
+        if second is not None and second.role is InputRole.MERGED:
             times = [
                 [keys[0] for keys in each.sort_keys(rows)]
                 for each, rows in zip(self._inputs, arrays)
             ]
             order.sort(key=lambda place: times[place[0]][place[1]])
-        if right is None or right.side is Side.BROADCAST:
+        if second is None or second.role is InputRole.BROADCAST:
             return Rows(arrays), order
-        if right.side is Side.INITIAL:
+        if second.role is InputRole.INITIAL:
             order.sort(key=lambda place: -place[0])  # it comes before all rows
         return Rows(arrays, order), order
 

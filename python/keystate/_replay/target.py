@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 
-from keystate._operators.declared import Input, Operator, Right, Side
+from keystate._operators.declared import Input, InputRole, Operator, SecondInput
 from keystate._operators.schema_rows import SchemaRows
 from keystate._types.ddl import quoted
 from keystate.errors import CheckpointError, DeclarationError
@@ -38,11 +38,11 @@ def operator_of(query: Any) -> Operator:
             f"{type(function).__name__} has operator state, which is not one key's: replay does "
             "not restore it."
         )
-    right = operator.right
+    second = operator.second_input
     if (
-        right is not None
-        and right.side is not Side.INITIAL
-        and right.rows.df.isStreaming != operator.rows.df.isStreaming
+        second is not None
+        and second.role is not InputRole.INITIAL
+        and second.rows.df.isStreaming != operator.rows.df.isStreaming
     ):
         raise _cannot(
             "One of the operator's inputs is a batch DataFrame: no micro-batch has recorded what "
@@ -53,10 +53,10 @@ def operator_of(query: Any) -> Operator:
 
 def streamed(operator: Operator) -> list[Input]:
     """The inputs whose rows a micro-batch has, also broadcast elements: initial state is none."""
-    right = operator.right
-    if right is None or right.side is Side.INITIAL:
+    second = operator.second_input
+    if second is None or second.role is InputRole.INITIAL:
         return [operator.rows]
-    return [operator.rows, right.rows]
+    return [operator.rows, second.rows]
 
 
 def in_harness(
@@ -70,14 +70,14 @@ def in_harness(
         parallelism: the number of subtasks.
         max_parallelism: the number of key groups.
     """
-    right = operator.right
-    if right is not None:
-        batch: list[Any] | None = [] if right.side is Side.INITIAL else None
-        right = Right(_rows(right.rows, batch), right.side, right.states)
+    second = operator.second_input
+    if second is not None:
+        batch: list[Any] | None = [] if second.role is InputRole.INITIAL else None
+        second = SecondInput(_rows(second.rows, batch), second.role, second.states)
     made = replace(
         operator,
         rows=_rows(operator.rows),
-        right=right,
+        second_input=second,
         max_parallelism=max_parallelism,
         side_outputs=tuple(tags),
     )

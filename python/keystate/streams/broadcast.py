@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from keystate._jvm import bridge
-from keystate._operators.declared import Input, Right, Side
+from keystate._operators.declared import Input, InputRole, SecondInput
 from keystate._operators.plans import broadcast_plan
 from keystate._operators.task import broadcast_states
 from keystate._operators.typed import output_schema_of
@@ -59,7 +59,7 @@ class BroadcastConnectedStream:
                 "once for ever; make both of them streams, or both batch DataFrames"
             )
         self._rows = rows
-        self._right = Right(Input(broadcast.df), Side.BROADCAST, broadcast.states)
+        self._second = SecondInput(Input(broadcast.df), InputRole.BROADCAST, broadcast.states)
 
     def process(
         self,
@@ -94,4 +94,4 @@ class BroadcastConnectedStream:
         plan = broadcast_plan(fn, bool(self._rows._input.keys))
         schema = output_schema_of(fn, output_schema)
         told = (name, time_mode, on_error, late_output, event_time)
-        return self._rows._apply(plan, schema, *told, self._right)
+        return self._rows._apply(plan, schema, *told, self._second)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from keystate._operators.declared import Input, Operator, Right, Side, same_types
+from keystate._operators.declared import Input, InputRole, Operator, SecondInput, same_types
 from keystate._operators.given import given
 from keystate._operators.plans import co_plan
 from keystate._operators.typed import output_schema_of
@@ -176,7 +176,9 @@ class ConnectedStreams:
                 plan=replace(plan, dead_letters=policy_of(on_error)),
                 rows=first,
                 output_schema=output_schema_of(plan.function, output_schema),
-                right=Right(second, Side.CONNECTED if ordered_by is None else Side.MERGED),
+                second_input=SecondInput(
+                    second, InputRole.CONNECTED if ordered_by is None else InputRole.MERGED
+                ),
                 name=name,
                 time_mode=time_mode,
                 max_parallelism=self._max_parallelism,

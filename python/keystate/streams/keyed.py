@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, Row
 from keystate._jvm import bridge
 from keystate._operators.aggregated import aggregate_plan
 from keystate._operators.combined import combined_columns, combined_rows, key_names, why_not
-from keystate._operators.declared import Input, Right, Side, same_types
+from keystate._operators.declared import Input, InputRole, SecondInput, same_types
 from keystate._operators.event_time import time_column
 from keystate._operators.plans import async_calls, initial_state_plan, make_plan, process_plan
 from keystate._operators.reduce import LastReduce, RollingReduce
@@ -201,13 +201,13 @@ class KeyedStream(RowStream[ROW]):
         """
         calls = async_calls(capacity, timeout, retry, ordered)
         if initial_state is None:
-            plan, right = process_plan(fn, calls), None
+            plan, second = process_plan(fn, calls), None
         else:
             plan = initial_state_plan(fn, calls)
-            right = Right(self._initial_rows(initial_state), Side.INITIAL)
+            second = SecondInput(self._initial_rows(initial_state), InputRole.INITIAL)
         schema = output_schema_of(fn, output_schema)
         told = (name, time_mode, on_error, late_output, event_time)
-        return self._apply(plan, schema, *told, right)
+        return self._apply(plan, schema, *told, second)
 
     def _initial_rows(self, state: DataFrame | KeyedStream) -> Input:
         keys = self._input.key_type

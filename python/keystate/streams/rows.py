@@ -9,7 +9,7 @@ from typing import Any, Generic
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from keystate._jvm import bridge
-from keystate._operators.declared import Input, Operator, Right
+from keystate._operators.declared import Input, Operator, SecondInput
 from keystate._operators.given import given
 from keystate._operators.plans import make_plan
 from keystate._operators.typed import output_schema_of
@@ -157,7 +157,7 @@ class RowStream(Generic[ROW]):
         on_error: OnError,
         late_output: OutputTag | None = None,
         event_time: str | None = None,
-        right: Right | None = None,
+        second: SecondInput | None = None,
     ) -> ResultDataFrame:
         """What an operator emits that has the stream as its first input."""
         return applied(
@@ -165,7 +165,7 @@ class RowStream(Generic[ROW]):
                 plan=dataclasses.replace(plan, dead_letters=policy_of(on_error)),
                 rows=given(self._input, plan.style).timed(event_time, late_output),
                 output_schema=output_schema,
-                right=right,
+                second_input=second,
                 name=name,
                 time_mode=self._time_mode if time_mode is None else time_mode,
                 max_parallelism=self._input.max_parallelism,

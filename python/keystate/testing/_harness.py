@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Row
 
-from keystate._operators.declared import Side
+from keystate._operators.declared import InputRole
 from keystate._operators.schema_rows import SchemaRows
 from keystate._spec import resolve_schema
 from keystate.errors import DeclarationError
@@ -16,7 +16,7 @@ from keystate.functions import OutputTag
 from keystate.state import TypeLike
 from keystate.testing._base import OperatorHarness
 from keystate.testing._job import Clock
-from keystate.testing._rows import Encoder, InputRows, Rows
+from keystate.testing._rows import Encoder, InputEncoder, Rows
 from keystate.testing._setup import Setup
 from keystate.testing._short import one_input, rows_of
 
@@ -99,17 +99,17 @@ class KeyedProcessHarness(OperatorHarness):
         self._set_up(made, parallelism, max_parallelism, side_outputs, pickle_allow)
 
     def _read_inputs(self, setup: Setup) -> None:
-        right = setup.operator.right
-        self._rows = InputRows(setup.operator.rows, "a row does not fit the input schema")
+        second = setup.operator.second_input
+        self._rows = InputEncoder(setup.operator.rows, "a row does not fit the input schema")
         self._elements: Encoder | None = None
-        if right is None:
+        if second is None:
             return
-        row_type = right.rows.row_type
-        if right.side is Side.INITIAL:
-            assert isinstance(right.rows.df, SchemaRows)
+        row_type = second.rows.row_type
+        if second.role is InputRole.INITIAL:
+            assert isinstance(second.rows.df, SchemaRows)
             encoder = Encoder(row_type, "a row does not fit the initial state schema")
-            self._initial = encoder.encode(right.rows.df.batch or ())
-        elif right.side is Side.BROADCAST:
+            self._initial = encoder.encode(second.rows.df.batch or ())
+        elif second.role is InputRole.BROADCAST:
             self._elements = Encoder(row_type, "an element does not fit the broadcast schema")
         else:
             raise DeclarationError("two inputs are connected: use KeyedTwoInputHarness")

@@ -78,7 +78,7 @@ class Encoder:
         return self._codec.decode(rows)
 
 
-class InputRows(Encoder):
+class InputEncoder(Encoder):
     """Rows of the input.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from keystate._operators.declared import Input, Operator, Side
+from keystate._operators.declared import Input, InputRole, Operator
 from keystate._operators.schema_rows import SchemaRows, positions
 from keystate._operators.task import task_function
 from keystate._protocol import Control
@@ -75,7 +75,7 @@ class Setup:
     @property
     def inputs(self) -> list[Input]:
         """The inputs with keys; initial state is the second."""
-        second = self.operator.second
+        second = self.operator.keyed_second
         return [self.operator.rows] if second is None else [self.operator.rows, second]
 
     @property
@@ -109,9 +109,9 @@ def _operator_of(made: Any) -> Operator:
 
 
 def _check(operator: Operator) -> None:
-    right = operator.right
+    second = operator.second_input
     for rows in operator.inputs:
-        initial = right is not None and right.rows is rows and right.side is Side.INITIAL
+        initial = second is not None and second.rows is rows and second.role is InputRole.INITIAL
         if not isinstance(rows.df, SchemaRows) or rows.df.operator is not None:
             raise DeclarationError(
                 "a harness runs one operator, of inputs of keystate.testing.rows_of(schema): test "

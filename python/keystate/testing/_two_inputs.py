@@ -7,13 +7,13 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from keystate._operators.declared import Side
+from keystate._operators.declared import InputRole
 from keystate._spec import resolve_schema
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 from keystate.state import TypeLike
 from keystate.testing._base import OperatorHarness
-from keystate.testing._rows import InputRows, Rows
+from keystate.testing._rows import InputEncoder, Rows
 from keystate.testing._setup import Setup
 from keystate.testing._short import rows_of, two_inputs
 
@@ -83,12 +83,12 @@ class KeyedTwoInputHarness(OperatorHarness):
         self._set_up(made, parallelism, max_parallelism, side_outputs, ())
 
     def _read_inputs(self, setup: Setup) -> None:
-        right = setup.operator.right
-        if right is None or right.side not in (Side.CONNECTED, Side.MERGED):
+        second = setup.operator.second_input
+        if second is None or second.role not in (InputRole.CONNECTED, InputRole.MERGED):
             raise DeclarationError("no two keyed inputs are connected: use KeyedProcessHarness")
-        self._merged = right.side is Side.MERGED
+        self._merged = second.role is InputRole.MERGED
         self._inputs = [
-            InputRows(each, f"a row does not fit the {which} input schema")
+            InputEncoder(each, f"a row does not fit the {which} input schema")
             for each, which in zip(setup.inputs, ("first", "second"))
         ]
 

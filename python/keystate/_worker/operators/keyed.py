@@ -26,7 +26,7 @@ from keystate._worker.contexts.row_context import (
 )
 from keystate._worker.contexts.runtime_context import WorkerRuntimeContext
 from keystate._worker.messages.columns import INTEGERS, Columns, list_column, number
-from keystate._worker.messages.input_rows import InputRows
+from keystate._worker.messages.input_decoder import InputDecoder
 from keystate._worker.messages.packed import MOST_PACKED, packed_answer
 from keystate._worker.messages.results import Results, make_results
 from keystate._worker.operator_state.keeper import OperatorStateKeeper
@@ -60,7 +60,7 @@ class KeyedOperator:
         self._context.time_columns = plan.time_columns
         shape = spec.inputs[0].shape
         self._row_type = declared.rows
-        self._input = InputRows(self._row_type, shape, self._context)
+        self._input = InputDecoder(self._row_type, shape, self._context)
         self._rows = self._input.codec
         self._context.columns_without_zone = columns_without_zone(self._row_type)
         if shape is not None:

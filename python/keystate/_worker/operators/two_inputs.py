@@ -23,7 +23,7 @@ from keystate._worker.contexts.row_context import (
     field_of,
 )
 from keystate._worker.messages.columns import INTEGERS, Columns
-from keystate._worker.messages.input_rows import InputRows
+from keystate._worker.messages.input_decoder import InputDecoder
 from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.keyed import KeyedOperator
 
@@ -82,7 +82,7 @@ class TwoInputOperator(KeyedOperator):
         self._second_type = declared.second
         super().__init__(plan, declared, control)
         shape = declared.spec.inputs[1].shape
-        self._second_input = InputRows(self._second_type, shape, self._context)
+        self._second_input = InputDecoder(self._second_type, shape, self._context)
         self._context.second_columns_without_zone = columns_without_zone(self._second_type)
         if shape is not None:
             self._context.second_field_names = self._second_type.names

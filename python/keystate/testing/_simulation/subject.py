@@ -9,12 +9,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 
 from keystate._kinds import TIMERS
-from keystate._operators.declared import Side
+from keystate._operators.declared import InputRole
 from keystate.errors import FunctionError, KeystateError
 from keystate.functions import OutputTag, TimeDomain
 from keystate.testing._base import OperatorHarness
 from keystate.testing._harness import KeyedProcessHarness
-from keystate.testing._rows import Encoder, InputRows
+from keystate.testing._rows import Encoder, InputEncoder
 from keystate.testing._setup import Setup
 from keystate.testing._simulation.story import Batch, Happening, Outcome, Story
 from keystate.testing._snapshot import Snapshot
@@ -57,22 +57,23 @@ class Subject:
         self._made: Any = operator if isinstance(operator, DataFrame) else operator()
         self.side_outputs = tuple(side_outputs)
         setup = Setup(self._made, 1, 128, side_outputs, ())
-        right = setup.operator.right
+        second = setup.operator.second_input
         self.by_event_time = setup.by_event_time
-        self.two_inputs = right is not None and right.side in (Side.CONNECTED, Side.MERGED)
+        role = None if second is None else second.role
+        self.two_inputs = role in (InputRole.CONNECTED, InputRole.MERGED)
         self.harness: type[KeyedProcessHarness | KeyedTwoInputHarness] = (
             KeyedTwoInputHarness if self.two_inputs else KeyedProcessHarness
         )
         streamed = setup.inputs if self.two_inputs else setup.inputs[:1]
         self._encoders: list[Encoder] = [
-            InputRows(each, "a row of the simulation does not fit the input schema")
+            InputEncoder(each, "a row of the simulation does not fit the input schema")
             for each in streamed
         ]
         self._key_columns = setup.key_columns[: len(streamed)]
         self._time_columns = [each.time_column for each in streamed]
-        if right is not None and right.side is Side.BROADCAST:
+        if second is not None and second.role is InputRole.BROADCAST:
             misfit = "an element of the simulation does not fit the broadcast schema"
-            self._encoders.append(Encoder(right.rows.row_type, misfit))
+            self._encoders.append(Encoder(second.rows.row_type, misfit))
         #: How long states live, in ms.
         self.lives = [
             state.ttl.to_milliseconds()

@@ -9,7 +9,7 @@ import keystate.{
   RichFunction, SinkFunction, TypeInformation
 }
 import org.apache.spark.sql.keystate.jvm.{
-  KeyBy, KeyedData, OperatorSettings, RightData, ScalaBridge
+  KeyBy, KeyedData, OperatorSettings, ScalaBridge, SecondInputData
 }
 
 /** A Dataset whose rows go to the subtasks of an operator. Functions can be rich ones
@@ -107,11 +107,11 @@ abstract class RowStream[T] private[keystate] (
       function: RichFunction,
       keyType: Option[TypeInformation[_]],
       out: TypeInformation[OUT],
-      right: Option[RightData] = None,
+      second: Option[SecondInputData] = None,
       eventTime: Option[String] = None
   ): Dataset[OUT] = ScalaBridge.process(
     keyedData(None).copy(eventTime = eventTime),
-    right,
+    second,
     function,
     keyType,
     out,

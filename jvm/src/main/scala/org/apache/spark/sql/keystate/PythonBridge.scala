@@ -30,7 +30,7 @@ import org.apache.spark.sql.keystate.connect.WorkerPython
 import org.apache.spark.sql.keystate.edit.BatchInput
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 import org.apache.spark.sql.keystate.plan.{
-  DistinctHashes, KeyedInput, KeyedProcess, PartialAggregate, RightRole, Selected, WithoutRepeats
+  DistinctHashes, InputRole, KeyedProcess, OperatorInput, PartialAggregate, Selected, WithoutRepeats
 }
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, PythonSource, StatefulSource}
@@ -67,7 +67,7 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     * @param orders
     *   what the rows of a key are sorted by; none if in no order
     * @param role
-    *   the name of the [[RightRole]] of the second DataFrame; empty if there is one
+    *   the name of the [[InputRole]] of the second DataFrame; empty if there is one
     * @param function
     *   a map-in-arrow Python function
     * @param outputSchema
@@ -87,14 +87,14 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     RealTimeSession.prepare(session)
     val read = inputs.asScala.toSeq.zipWithIndex.map { case (df, i) =>
       val frame = df.asInstanceOf[ClassicDataset[_]]
-      KeyedInput.byColumns(frame, keys.get(i).asScala.toSeq, orders.get(i).asScala.toSeq)
+      OperatorInput.byColumns(frame, keys.get(i).asScala.toSeq, orders.get(i).asScala.toSeq)
     }
     ClassicDataset.ofRows(
       session,
       KeyedProcess.of(
         PythonOperatorFunction(expression(function).asInstanceOf[PythonUDF]),
         read.head,
-        RightRole.named(role).map(read(1) -> _),
+        InputRole.named(role).map(read(1) -> _),
         DataType.fromJson(outputSchema).asInstanceOf[StructType],
         OperatorSpec.fromJson(spec)
       )

@@ -22,7 +22,7 @@ import org.apache.spark.sql.keystate.copies.CheckpointDraft
 import org.apache.spark.sql.keystate.operator.{
   FunctionRun, FunctionRunner, OperatorFunction, OperatorTaskContext, TaskRows
 }
-import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess}
+import org.apache.spark.sql.keystate.plan.{KeyedProcess, OperatorInput}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.state.DueTimers
 
@@ -34,7 +34,7 @@ import org.apache.spark.sql.keystate.state.DueTimers
   */
 private[keystate] final class EmptyQuery(
     session: SparkSession,
-    keys: KeyedInput,
+    keys: OperatorInput,
     spec: OperatorSpec
 ) {
   import EmptyQuery._

@@ -11,7 +11,7 @@ import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.{Column, Dataset}
 
-import org.apache.spark.sql.keystate.plan.KeyedInput
+import org.apache.spark.sql.keystate.plan.OperatorInput
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
 /** An operator whose state is written.
@@ -39,7 +39,7 @@ private[keystate] final case class WrittenOperator(
     number: Long,
     from: Option[Long],
     hasRun: Boolean,
-    keys: KeyedInput,
+    keys: OperatorInput,
     required: Set[String],
     spec: OperatorSpec,
     kept: Map[String, String],
@@ -82,7 +82,7 @@ private[keystate] object WrittenOperator {
       (json \ "number").extract[Long],
       (json \ "from").extractOpt[Long],
       (json \ "hasRun").extract[Boolean],
-      KeyedInput
+      OperatorInput
         .byColumns(streams.get(i).asInstanceOf[ClassicDataset[_]], keys.get(i).asScala.toSeq),
       (json \ "required").extract[Set[String]],
       spec,

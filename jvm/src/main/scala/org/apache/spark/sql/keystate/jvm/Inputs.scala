@@ -36,21 +36,21 @@ final case class KeyedData[T](
 }
 
 /** The second input of an operator. */
-sealed trait RightData
+sealed trait SecondInputData
 
 /** An input whose elements the function takes too.
   *
   * @param merged
   *   whether the elements of both inputs come by the first column in their orders
   */
-final case class ConnectedData(input: KeyedData[_], merged: Boolean) extends RightData
+final case class ConnectedData(input: KeyedData[_], merged: Boolean) extends SecondInputData
 
 /** A batch Dataset, whose elements the function is given before all others. */
-final case class InitialData(input: KeyedData[_]) extends RightData
+final case class InitialData(input: KeyedData[_]) extends SecondInputData
 
 /** A Dataset to be broadcast, and the states that are made of it. */
 final case class BroadcastData(data: Dataset[_], descriptors: Seq[MapStateDescriptor[_, _]])
-    extends RightData
+    extends SecondInputData
 
 /** What an operator is told besides its function and its inputs.
   *

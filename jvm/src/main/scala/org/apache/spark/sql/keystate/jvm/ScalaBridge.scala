@@ -16,7 +16,7 @@ import keystate.{RichFunction, TypeInformation}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.jvm.letters.DeclaredLetters
 import org.apache.spark.sql.keystate.jvm.state.DeclaredState
-import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess, RightRole}
+import org.apache.spark.sql.keystate.plan.{InputRole, KeyedProcess, OperatorInput}
 import org.apache.spark.sql.keystate.spec.StateKind
 import org.apache.spark.sql.keystate.store.RealTimeSession
 
@@ -30,7 +30,7 @@ object ScalaBridge {
     */
   def process[OUT](
       data: KeyedData[_],
-      right: Option[RightData],
+      second: Option[SecondInputData],
       function: RichFunction,
       keyType: Option[TypeInformation[_]],
       outputType: TypeInformation[OUT],
@@ -38,19 +38,19 @@ object ScalaBridge {
   ): Dataset[OUT] = {
     val first = prepared(data)
     val declared = new DeclaredFunction(function, settings.name)
-    val broadcast = right.collect { case inputs: BroadcastData => declare(inputs, first) }
+    val broadcast = second.collect { case inputs: BroadcastData => declare(inputs, first) }
     if (declared.checkpointed && broadcast.nonEmpty)
       throw KeystateErrors.declaration(
         "A function of broadcast elements can't have operator state: keep it in broadcast state."
       )
-    val second = right.map {
-      case ConnectedData(input, true) => prepared(input) -> RightRole.Merged
-      case ConnectedData(input, false) => prepared(input) -> RightRole.Connected
-      case InitialData(input) => prepared(input.withoutLate) -> RightRole.Initial
-      case BroadcastData(elements, _) => elementRows(elements) -> RightRole.Broadcast
+    val other = second.map {
+      case ConnectedData(input, true) => prepared(input) -> InputRole.Merged
+      case ConnectedData(input, false) => prepared(input) -> InputRole.Connected
+      case InitialData(input) => prepared(input.withoutLate) -> InputRole.Initial
+      case BroadcastData(elements, _) => elementRows(elements) -> InputRole.Broadcast
     }
-    val taken = first +: second.toSeq.collect {
-      case (rows, role) if role != RightRole.Broadcast => rows
+    val taken = first +: other.toSeq.collect {
+      case (rows, role) if role != InputRole.Broadcast => rows
     }
     // Of the rows of one input the key may be null where it is not in the other.
     val keys = first.input.keys.map(key => key.withNullability(key.nullable || taken.size > 1))
@@ -58,7 +58,7 @@ object ScalaBridge {
       declared.withoutDeadLetters.foreach { kind =>
         throw KeystateErrors.declaration(s"There are no dead letters of $kind: leave out onError.")
       }
-      val own = if (right.exists(_.isInstanceOf[InitialData])) Seq(first) else taken
+      val own = if (second.exists(_.isInstanceOf[InitialData])) Seq(first) else taken
       DeclaredLetters.of(policy, own.map(_.df.exprEnc), own.map(_.input.columns))
     }
     val outputs = Outputs(ObjectCodec.expression(outputType.encoder))
@@ -81,7 +81,7 @@ object ScalaBridge {
         letters
       ),
       data.eventTime.fold(first.input)(first.input.timedBy),
-      second.map { case (rows, role) => rows.input -> role },
+      other.map { case (rows, role) => rows.input -> role },
       outputs.schema,
       spec.copy(metrics = spec.metrics || letters.nonEmpty)
     )
@@ -93,7 +93,7 @@ object ScalaBridge {
     * @param late
     *   the name of the side output of its late rows
     */
-  private final case class Rows(df: ClassicDataset[_], input: KeyedInput, late: Option[String]) {
+  private final case class Rows(df: ClassicDataset[_], input: OperatorInput, late: Option[String]) {
     def analyzer: Analyzer = df.sparkSession.sessionState.analyzer
 
     /** The encoder of the Dataset's elements, bound to the columns that the function sees. */
@@ -107,9 +107,9 @@ object ScalaBridge {
     checkExtension(df.sparkSession)
     RealTimeSession.prepare(df.sparkSession)
     val input = data.by match {
-      case KeyBy.Columns(columns) => KeyedInput.byColumns(df, columns, data.order)
+      case KeyBy.Columns(columns) => OperatorInput.byColumns(df, columns, data.order)
       case KeyBy.Function(f, encoder) =>
-        KeyedInput.byFunction(df, f, ObjectCodec.expression(encoder), data.order)
+        OperatorInput.byFunction(df, f, ObjectCodec.expression(encoder), data.order)
     }
     data.late.foreach(SideOutputs.checkLate(_, input))
     Rows(df, input, data.late.map(_.id))
@@ -117,7 +117,7 @@ object ScalaBridge {
 
   private def elementRows(elements: Dataset[_]): Rows = {
     val df = classic(elements)
-    Rows(df, KeyedInput.byColumns(df, Nil), None)
+    Rows(df, OperatorInput.byColumns(df, Nil), None)
   }
 
   private[jvm] def classic[T](data: Dataset[T]): ClassicDataset[T] = data match {

@@ -11,7 +11,7 @@ import org.apache.spark.sql.{DataFrame, Dataset}
 import keystate.errors.KeystateErrors
 import keystate.{OutputTag, SideWrite}
 import org.apache.spark.sql.keystate.operator.OperatorFunction
-import org.apache.spark.sql.keystate.plan.{KeyedInput, KeyedProcess}
+import org.apache.spark.sql.keystate.plan.{KeyedProcess, OperatorInput}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
 /** The side outputs of a Dataset that a function made: the function's plan, with more columns. */
@@ -66,7 +66,7 @@ object SideOutputs {
     side.function(only(batch, side.tag), id)
 
   /** Throws if late rows of an input can't go to a side output. */
-  def checkLate(tag: OutputTag[_], input: KeyedInput): Unit = {
+  def checkLate(tag: OutputTag[_], input: OperatorInput): Unit = {
     def columns(struct: StructType) = struct.asNullable.map(f => (f.name, f.dataType))
     val rows = DataTypeUtils.fromAttributes(input.columns)
     val taken = Outputs.Side(tag).encoder.schema

@@ -12,7 +12,7 @@ import org.apache.spark.util.AccumulatorV2
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
 /** What the operators of streams and of batch queries have in common: a function over the rows of
-  * the left child, and the right child as what `side` says.
+  * the left child, and the right child as what `second` says.
   */
 private[keystate] trait FunctionExec extends BinaryExecNode {
   def function: OperatorFunction
@@ -22,7 +22,7 @@ private[keystate] trait FunctionExec extends BinaryExecNode {
   def order: Seq[SortOrder]
 
   /** What the right child is for. */
-  def side: Option[RightSide]
+  def second: Option[SecondInput]
 
   /** The key columns of the left child. */
   def groupingAttributes: Seq[Attribute]
@@ -31,16 +31,18 @@ private[keystate] trait FunctionExec extends BinaryExecNode {
   def dataAttributes: Seq[Attribute]
 
   /** Whether the right child is read. */
-  protected def readsRight: Boolean
+  protected def readsSecond: Boolean
 
   /** How rows must be spread so that those of a key come to one task. */
   protected def byKey(keys: Seq[Attribute]): Distribution
 
-  protected def keyedSide: Option[KeyedSide] = side.collect { case keyed: KeyedSide => keyed }
+  protected def keyedSecond: Option[KeyedSecondInput] = second.collect {
+    case keyed: KeyedSecondInput => keyed
+  }
 
-  protected def ofRight: Distribution = side.filter(_ => readsRight) match {
-    case Some(keyed: KeyedSide) => byKey(keyed.keys)
-    case Some(_: BroadcastSide) => BroadcastDistribution(IdentityBroadcastMode)
+  protected def ofSecond: Distribution = second.filter(_ => readsSecond) match {
+    case Some(keyed: KeyedSecondInput) => byKey(keyed.keys)
+    case Some(_: BroadcastSecondInput) => BroadcastDistribution(IdentityBroadcastMode)
     case None => UnspecifiedDistribution
   }
 
@@ -49,12 +51,12 @@ private[keystate] trait FunctionExec extends BinaryExecNode {
     * one column is cheaper than by key and column.
     */
   override def requiredChildOrdering: Seq[Seq[SortOrder]] =
-    Seq(order, keyedSide.filter(_ => readsRight).fold(Seq.empty[SortOrder])(_.order))
+    Seq(order, keyedSecond.filter(_ => readsSecond).fold(Seq.empty[SortOrder])(_.order))
 
-  protected def operatorInputs: OperatorInputs = OperatorInputs(
+  protected def functionInputs: FunctionInputs = FunctionInputs(
     InputColumns(left.output, dataAttributes, groupingAttributes),
     order,
-    keyedSide.map(right.output -> _)
+    keyedSecond.map(right.output -> _)
   )
 
   /** For each task one element: the rows of each input. Both children have the same partitions. The
@@ -63,20 +65,20 @@ private[keystate] trait FunctionExec extends BinaryExecNode {
     * Relies on `mapPartitionsInternal`, which does not clean closures, as Spark's operators do.
     * Cleaning parses this class, in each micro-batch.
     */
-  protected def inputs(): RDD[Seq[Iterator[InternalRow]]] = keyedSide match {
+  protected def inputs(): RDD[Seq[Iterator[InternalRow]]] = keyedSecond match {
     case None =>
       left
         .execute()
         .mapPartitionsInternal((rows: Iterator[InternalRow]) => Iterator.single(Seq(rows)))
     case Some(keyed) =>
       val rightIsFirst = keyed.isFirst
-      if (readsRight)
+      if (readsSecond)
         left.execute().zipPartitions(right.execute()) { (left, right) =>
-          Iterator.single(OperatorInputs.byIndex(left, right, rightIsFirst))
+          Iterator.single(FunctionInputs.byIndex(left, right, rightIsFirst))
         }
       else
         left.execute().mapPartitionsInternal { (left: Iterator[InternalRow]) =>
-          Iterator.single(OperatorInputs.byIndex(left, Iterator.empty[InternalRow], rightIsFirst))
+          Iterator.single(FunctionInputs.byIndex(left, Iterator.empty[InternalRow], rightIsFirst))
         }
   }
 
@@ -84,7 +86,7 @@ private[keystate] trait FunctionExec extends BinaryExecNode {
     * partitions. So every subtask, and every attempt of a task, sees the same.
     */
   protected def broadcastElements(): Option[OperatorTasks.Elements] =
-    side.filter(_ => readsRight).collect { case broadcast: BroadcastSide =>
+    second.filter(_ => readsSecond).collect { case broadcast: BroadcastSecondInput =>
       val rows = right.executeBroadcast[Array[InternalRow]]()
       new OperatorTasks.Elements(broadcast.columns, right.output, rows)
     }

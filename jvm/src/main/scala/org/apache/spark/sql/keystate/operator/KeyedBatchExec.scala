@@ -36,7 +36,7 @@ private[keystate] final case class KeyedBatchExec(
     groupingAttributes: Seq[Attribute],
     dataAttributes: Seq[Attribute],
     order: Seq[SortOrder],
-    side: Option[RightSide],
+    second: Option[SecondInput],
     processingTime: Long,
     left: SparkPlan,
     right: SparkPlan
@@ -54,14 +54,14 @@ private[keystate] final case class KeyedBatchExec(
     "numOutputRows" -> SQLMetrics.createMetric(sparkContext, "number of output rows")
   )
 
-  override protected def readsRight: Boolean = side.nonEmpty
+  override protected def readsSecond: Boolean = second.nonEmpty
 
   /** No state is kept, so any partitioning by key will do, also an existing one. */
   override protected def byKey(keys: Seq[Attribute]): Distribution = ClusteredDistribution(keys)
 
   override def requiredChildDistribution: Seq[Distribution] = Seq(
     if (groupingAttributes.isEmpty) UnspecifiedDistribution else byKey(groupingAttributes),
-    ofRight
+    ofSecond
   )
 
   override protected def doExecute(): RDD[InternalRow] = {
@@ -75,7 +75,7 @@ private[keystate] final case class KeyedBatchExec(
   }
 
   private def tasks(): OperatorTasks = {
-    val inputs = operatorInputs
+    val inputs = functionInputs
     // There is no checkpoint: the tasks ask for the run and the number of the batch.
     val info =
       StatefulOperatorStateInfo("", UUID.randomUUID, 0, 0, conf.numShufflePartitions, None)

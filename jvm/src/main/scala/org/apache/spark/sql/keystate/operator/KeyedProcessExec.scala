@@ -57,7 +57,7 @@ import org.apache.spark.sql.keystate.store.StoreConfig
   *   the user's function
   * @param order
   *   what the rows of a task are sorted by
-  * @param side
+  * @param second
   *   what the right child is for; in the base that child is the initial state
   */
 private[keystate] class KeyedProcessExec(
@@ -66,7 +66,7 @@ private[keystate] class KeyedProcessExec(
     val function: OperatorFunction,
     val spec: OperatorSpec,
     val order: Seq[SortOrder],
-    val side: Option[RightSide]
+    val second: Option[SecondInput]
 ) extends TransformWithStateShim(base)
     with FunctionExec {
   import KeyedProcessExec._
@@ -76,13 +76,13 @@ private[keystate] class KeyedProcessExec(
     // Spark tells the operator its number.
     if (stateInfo.isEmpty) base.stateInfo.foreach(QueryOperators.check(_, session))
     new KeyedProcessExec(
-      if (readsRightIn(base.stateInfo)) base
+      if (readsSecondIn(base.stateInfo)) base
       else base.copy(initialState = LocalTableScanExec(unread.output, Nil, None)),
       output,
       function,
       spec,
       order,
-      side
+      second
     )
   }
 
@@ -101,12 +101,13 @@ private[keystate] class KeyedProcessExec(
   /** Whether the right child is read. A static input is read with one micro-batch only: after that
     * nothing may run its plan.
     */
-  private def readsRightIn(info: Option[StatefulOperatorStateInfo]): Boolean = side.exists { side =>
-    !side.once ||
-    info.forall(StaticInputs.reads(side.name, _, session.sessionState.newHadoopConf()))
-  }
+  private def readsSecondIn(info: Option[StatefulOperatorStateInfo]): Boolean =
+    second.exists { second =>
+      !second.once ||
+      info.forall(StaticInputs.reads(second.name, _, session.sessionState.newHadoopConf()))
+    }
 
-  override protected def readsRight: Boolean = readsRightIn(stateInfo)
+  override protected def readsSecond: Boolean = readsSecondIn(stateInfo)
 
   /** Keeps both children. The base drops the right one after the first micro-batch. */
   override protected def withNewChildrenInternal(
@@ -125,7 +126,7 @@ private[keystate] class KeyedProcessExec(
         val label = Routing.spreading(dataAttributes, parallelism)
         StatefulOpClusteredDistribution(Seq(label), parallelism)
       }
-    Seq(rows, ofRight)
+    Seq(rows, ofSecond)
   }
 
   override protected def byKey(keys: Seq[Attribute]): Distribution = {
@@ -134,7 +135,7 @@ private[keystate] class KeyedProcessExec(
     StatefulOpClusteredDistribution(Seq(label), parallelism)
   }
 
-  private def keyColumns: Seq[Attribute] = operatorInputs.keys
+  private def keyColumns: Seq[Attribute] = functionInputs.keys
 
   /** What the checkpoint says of this operator. */
   @transient private lazy val record: OperatorRecord =
@@ -172,7 +173,7 @@ private[keystate] class KeyedProcessExec(
       stateSchemaVersion: Int
   ): List[StateSchemaValidationResult] = {
     checkProvider()
-    if (inRealTime) RealTimeChecks.ofInputs(side, order, conf)
+    if (inRealTime) RealTimeChecks.ofInputs(second, order, conf)
     val changes = new StateChanges(recorded, spec, getStateInfo)
     val written = KeystateErrors.inOperator(changes.operator) {
       for (key <- OwnFamilies.keyOf(recorded) if recorded.exists(RecordedStates.isByKey))
@@ -287,7 +288,7 @@ private[keystate] class KeyedProcessExec(
 
   private def tasks(): OperatorTasks = {
     val byWatermark = timeMode == SparkTimeMode.EventTime()
-    val inputs = operatorInputs
+    val inputs = functionInputs
     new OperatorTasks(
       function.runner(conf, pythonMetrics),
       spec,
@@ -298,7 +299,7 @@ private[keystate] class KeyedProcessExec(
         record.maxParallelism,
         checkpointIds,
         purges,
-        side.filter(_.once && readsRight).map(_.name)
+        second.filter(_.once && readsSecond).map(_.name)
       ),
       OperatorTasks.Times(
         batchTimestampMs,

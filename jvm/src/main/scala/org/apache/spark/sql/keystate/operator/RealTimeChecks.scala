@@ -13,15 +13,15 @@ private[operator] object RealTimeChecks {
   /** Throws if an operator needs all rows of a micro-batch. It is called before a stream that is
     * broadcast is collected, which would take as long as a batch.
     */
-  def ofInputs(side: Option[RightSide], order: Seq[SortOrder], conf: SQLConf): Unit = {
+  def ofInputs(second: Option[SecondInput], order: Seq[SortOrder], conf: SQLConf): Unit = {
     def refuse(what: String) = throw KeystateErrors.declaration(
       s"$what can't be used in real-time mode: it needs all rows of a micro-batch. Use another " +
         "trigger."
     )
-    side.foreach {
-      case keyed: KeyedSide =>
+    second.foreach {
+      case keyed: KeyedSecondInput =>
         refuse(if (keyed.initial) "Initial state" else "A function of two keyed inputs")
-      case broadcast: BroadcastSide =>
+      case broadcast: BroadcastSecondInput =>
         if (!broadcast.once) refuse("A stream that is broadcast")
     }
     if (order.nonEmpty) refuse("order_by")

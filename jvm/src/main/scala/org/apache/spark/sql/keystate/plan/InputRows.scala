@@ -5,7 +5,7 @@ import org.apache.spark.sql.catalyst.expressions.{
 }
 import org.apache.spark.sql.types.{DataType, NullType}
 
-import org.apache.spark.sql.keystate.operator.{BroadcastSide, KeyedSide, RightSide}
+import org.apache.spark.sql.keystate.operator.{BroadcastSecondInput, KeyedSecondInput, SecondInput}
 
 /** What an operator reads of one of its children. It is an expression, so that Catalyst replaces the
   * columns in it as it does those in any node. Nothing evaluates it.
@@ -46,12 +46,15 @@ private[keystate] final case class InputRows(
   * @param isFirst
   *   whether it is what the function calls its first input
   */
-private[keystate] final case class RightRows(child: InputRows, role: RightRole, isFirst: Boolean)
-    extends UnaryExpression
+private[keystate] final case class SecondInputRows(
+    child: InputRows,
+    role: InputRole,
+    isFirst: Boolean
+) extends UnaryExpression
     with Unevaluable {
   override def dataType: DataType = NullType
 
-  override protected def withNewChildInternal(newChild: Expression): RightRows =
+  override protected def withNewChildInternal(newChild: Expression): SecondInputRows =
     copy(child = newChild.asInstanceOf[InputRows])
 
   /** The same for the physical operator.
@@ -59,16 +62,16 @@ private[keystate] final case class RightRows(child: InputRows, role: RightRole, 
     * @param once
     *   whether it is read in the query's first micro-batch only
     */
-  def side(once: Boolean): RightSide =
-    if (role == RightRole.Broadcast) BroadcastSide(child.columns, once)
+  def forTasks(once: Boolean): SecondInput =
+    if (role == InputRole.Broadcast) BroadcastSecondInput(child.columns, once)
     else
-      KeyedSide(
+      KeyedSecondInput(
         child.keys,
         child.columns,
         child.order,
         once,
         isFirst,
-        merged = role == RightRole.Merged,
-        initial = role == RightRole.Initial
+        merged = role == InputRole.Merged,
+        initial = role == InputRole.Initial
       )
 }

@@ -16,13 +16,13 @@ import org.apache.spark.sql.keystate.spec.OperatorSpec
   *
   * @param rows
   *   what it reads of `left`
-  * @param other
+  * @param second
   *   what it reads of `right`; None if it has one input, then `right` is empty
   */
 private[keystate] case class KeyedProcess(
     function: OperatorFunction,
     rows: InputRows,
-    other: Option[RightRows],
+    second: Option[SecondInputRows],
     output: Seq[Attribute],
     spec: OperatorSpec,
     left: LogicalPlan,
@@ -38,9 +38,9 @@ private[keystate] case class KeyedProcess(
 
   /** This operator with a function that emits other columns. */
   def emitting(function: OperatorFunction, schema: StructType, spec: OperatorSpec): KeyedProcess = {
-    val second = other.map(it => KeyedInput(right, it.child) -> it.role)
-    val inputs = KeyedProcess.inputs(KeyedInput(left, rows), second)
-    val ordered = if (other.exists(_.isFirst)) inputs.reverse else inputs
+    val other = second.map(it => OperatorInput(right, it.child) -> it.role)
+    val inputs = KeyedProcess.inputs(OperatorInput(left, rows), other)
+    val ordered = if (second.exists(_.isFirst)) inputs.reverse else inputs
     val output = KeyedProcess.output(ordered, schema, spec.sideOutputs)
     copy(function = function, output = output, spec = spec)
   }
@@ -62,8 +62,8 @@ private[keystate] object KeyedProcess {
     */
   def of(
       function: OperatorFunction,
-      first: KeyedInput,
-      second: Option[(KeyedInput, RightRole)],
+      first: OperatorInput,
+      second: Option[(OperatorInput, InputRole)],
       schema: StructType,
       spec: OperatorSpec
   ): KeyedProcess = {
@@ -76,14 +76,17 @@ private[keystate] object KeyedProcess {
         // The operator asks its left child whether the query is a stream.
         val swapped = input.child.isStreaming && !first.child.isStreaming
         val (left, right) = if (swapped) (input, first.renewed) else (first, input.renewed)
-        val read = RightRows(right.rows, role, isFirst = swapped)
+        val read = SecondInputRows(right.rows, role, isFirst = swapped)
         KeyedProcess(function, left.rows, Some(read), emitted, spec, left.child, right.child)
     }
   }
 
   /** The inputs whose rows the function takes. */
-  private def inputs(first: KeyedInput, second: Option[(KeyedInput, RightRole)]): Seq[KeyedInput] =
-    first +: second.toSeq.collect { case (input, RightRole.Connected | RightRole.Merged) =>
+  private def inputs(
+      first: OperatorInput,
+      second: Option[(OperatorInput, InputRole)]
+  ): Seq[OperatorInput] =
+    first +: second.toSeq.collect { case (input, InputRole.Connected | InputRole.Merged) =>
       input
     }
 
@@ -91,7 +94,7 @@ private[keystate] object KeyedProcess {
     * input's event time, it may be the second one's.
     */
   private def output(
-      inputs: Seq[KeyedInput],
+      inputs: Seq[OperatorInput],
       schema: StructType,
       sideOutputs: Boolean
   ): Seq[Attribute] = {
@@ -99,17 +102,18 @@ private[keystate] object KeyedProcess {
     marked.find(DataTypeUtils.fromAttributes(_) != schema).getOrElse(marked.head)
   }
 
-  private def check(first: KeyedInput, second: KeyedInput, role: RightRole): Unit = role match {
-    case RightRole.Broadcast =>
-    case RightRole.Initial =>
-      if (second.child.isStreaming) throw KeystateErrors.initialStateIsAStream()
-      if (!sameTypes(first.keys, second.keys))
-        throw KeystateErrors.initialKeysDiffer(described(first.keys), described(second.keys))
-    case RightRole.Connected | RightRole.Merged =>
-      if (!sameTypes(first.keys, second.keys))
-        throw KeystateErrors.keysDiffer(described(first.keys), described(second.keys))
-      if (role == RightRole.Merged) checkMerged(first.rows.order.head, second.rows.order.head)
-  }
+  private def check(first: OperatorInput, second: OperatorInput, role: InputRole): Unit =
+    role match {
+      case InputRole.Broadcast =>
+      case InputRole.Initial =>
+        if (second.child.isStreaming) throw KeystateErrors.initialStateIsAStream()
+        if (!sameTypes(first.keys, second.keys))
+          throw KeystateErrors.initialKeysDiffer(described(first.keys), described(second.keys))
+      case InputRole.Connected | InputRole.Merged =>
+        if (!sameTypes(first.keys, second.keys))
+          throw KeystateErrors.keysDiffer(described(first.keys), described(second.keys))
+        if (role == InputRole.Merged) checkMerged(first.rows.order.head, second.rows.order.head)
+    }
 
   private def checkMerged(one: SortOrder, two: SortOrder): Unit =
     if (

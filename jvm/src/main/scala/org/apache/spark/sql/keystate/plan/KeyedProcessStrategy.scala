@@ -26,7 +26,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
     if (process.left.isStreaming) ofStream(process) else ofBatch(process)
 
   private def ofBatch(process: KeyedProcess): KeyedBatchExec = {
-    import process.{function, left, other, output, right, rows, spec}
+    import process.{function, left, output, right, rows, second, spec}
     KeyedBatchExec(
       function,
       spec,
@@ -34,7 +34,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
       rows.keys,
       rows.columns,
       rows.order,
-      other.map(_.side(once = false)),
+      second.map(_.forTasks(once = false)),
       System.currentTimeMillis,
       planLater(left),
       planLater(right)
@@ -42,7 +42,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
   }
 
   private def ofStream(process: KeyedProcess): KeyedProcessExec = {
-    import process.{function, left, other, output, right, rows, spec}
+    import process.{function, left, output, right, rows, second, spec}
     // Made by Spark, so that its parameters, which differ between versions, stand nowhere here.
     // `IncrementalExecution` fills in what is taken out.
     val ofBatch = TransformWithStateExec
@@ -66,8 +66,8 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
       )
       .asInstanceOf[TransformWithStateExec]
     val base = ofBatch.copy(isStreaming = true, stateInfo = None, batchTimestampMs = None)
-    val side = other.map(_.side(once = !right.isStreaming))
-    new KeyedProcessExec(base, output, function, spec, rows.order, side)
+    val read = second.map(_.forTasks(once = !right.isStreaming))
+    new KeyedProcessExec(base, output, function, spec, rows.order, read)
   }
 
   // Stand in for what Spark's own function would have in the operator that Keystate's extends.
@@ -98,7 +98,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
 
   private def hasWatermark(process: KeyedProcess): Boolean = {
     val second = Option.when(
-      process.right.isStreaming && process.other.exists(_.role != RightRole.Broadcast)
+      process.right.isStreaming && process.second.exists(_.role != InputRole.Broadcast)
     )(process.right)
     (process.left +: second.toSeq).exists(hasWatermark)
   }

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.jvm.testing
 
-import org.apache.spark.sql.keystate.plan.{KeyedProcess, RightRole}
+import org.apache.spark.sql.keystate.plan.{InputRole, KeyedProcess}
 
 /** Which inputs the operator of a harness has.
   *
@@ -11,9 +11,9 @@ sealed abstract class TestedInputs(val told: String) {
   private[testing] def are(process: KeyedProcess): Boolean
 
   /** Whether the operator has a second stream, which is for one of these. */
-  protected def second(process: KeyedProcess, roles: RightRole*): Boolean =
+  protected def second(process: KeyedProcess, roles: InputRole*): Boolean =
     process.left.isStreaming && process.right.isStreaming &&
-      process.other.exists(right => roles.contains(right.role))
+      process.second.exists(input => roles.contains(input.role))
 }
 
 object TestedInputs {
@@ -21,18 +21,18 @@ object TestedInputs {
   /** One stream. What the test has in Datasets of a batch may be a second input. */
   case object One extends TestedInputs("one input") {
     private[testing] override def are(process: KeyedProcess): Boolean =
-      process.other.isEmpty || process.left.isStreaming != process.right.isStreaming
+      process.second.isEmpty || process.left.isStreaming != process.right.isStreaming
   }
 
   /** Two streams with keys. */
   case object Two extends TestedInputs("two keyed inputs") {
     private[testing] override def are(process: KeyedProcess): Boolean =
-      second(process, RightRole.Connected, RightRole.Merged)
+      second(process, InputRole.Connected, InputRole.Merged)
   }
 
   /** A stream, and one that is broadcast. */
   case object Broadcast extends TestedInputs("an input and one that is broadcast") {
     private[testing] override def are(process: KeyedProcess): Boolean =
-      second(process, RightRole.Broadcast)
+      second(process, InputRole.Broadcast)
   }
 }

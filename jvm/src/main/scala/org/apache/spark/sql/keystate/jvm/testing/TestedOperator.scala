@@ -28,10 +28,10 @@ import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs, SideOutputs}
 import org.apache.spark.sql.keystate.metadata.StaticInputs
 import org.apache.spark.sql.keystate.metrics.EarliestTime
 import org.apache.spark.sql.keystate.operator.{
-  BroadcastInput, InputColumns, InputReader, KeyedSide, OperatorColumns, OperatorInputs,
-  OperatorTasks, RightSide
+  BroadcastInput, FunctionInputs, InputColumns, InputReader, KeyedSecondInput, OperatorColumns,
+  OperatorTasks, SecondInput
 }
-import org.apache.spark.sql.keystate.plan.{KeyedProcess, KeyedProcessStrategy, RightRole}
+import org.apache.spark.sql.keystate.plan.{InputRole, KeyedProcess, KeyedProcessStrategy}
 import org.apache.spark.sql.keystate.spec.{OwnFamilies, SchemaEvolution}
 
 /** The operator that a function makes of Datasets, with all of its subtasks, without a query. Each
@@ -56,8 +56,8 @@ final class TestedOperator[OUT](
     backend: String
 ) extends AutoCloseable {
   private var process: KeyedProcess = _
-  private var read: OperatorInputs = _
-  private var static: Option[RightSide] = None // the input that is a Dataset of a batch
+  private var read: FunctionInputs = _
+  private var static: Option[SecondInput] = None // the input that is a Dataset of a batch
   private var staticsRead = Set.empty[String] // what is noted of such inputs; see StaticInputs
   private var byWatermark = false
   private var outputs: Seq[(String, ExpressionEncoder.Deserializer[Any])] = _
@@ -90,12 +90,12 @@ final class TestedOperator[OUT](
             s"window and so on return, not a Dataset of ${other.nodeName}."
         )
     }
-    val right = process.other.map(_.side(once = process.left.isStreaming && !hasSecondStream))
+    val right = process.second.map(_.forTasks(once = process.left.isStreaming && !hasSecondStream))
     static = right.filter(_.once)
-    read = OperatorInputs(
+    read = FunctionInputs(
       InputColumns(process.left.output, process.rows.columns, process.rows.keys),
       process.rows.order,
-      right.collect { case keyed: KeyedSide => process.right.output -> keyed }
+      right.collect { case keyed: KeyedSecondInput => process.right.output -> keyed }
     )
     byWatermark = KeyedProcessStrategy.timeMode(process) == SparkTimeMode.EventTime()
     outputs = main +: side
@@ -183,15 +183,15 @@ final class TestedOperator[OUT](
     }
     val of = inputs.head.evaluated(_: LogicalPlan, _: Seq[SortOrder], fed)
     val left = of(process.left, process.rows.order)
-    process.other.fold((Seq(left), Option.empty[BroadcastInput])) { other =>
+    process.second.fold((Seq(left), Option.empty[BroadcastInput])) { second =>
       val right =
         if (static.forall(it => StaticInputs.isUnread(it.name, staticsRead)))
-          of(process.right, other.child.order)
+          of(process.right, second.child.order)
         else Nil
-      if (other.role == RightRole.Broadcast) {
-        val rows = new BroadcastInput(other.child.columns, process.right.output, right.toArray)
+      if (second.role == InputRole.Broadcast) {
+        val rows = new BroadcastInput(second.child.columns, process.right.output, right.toArray)
         (Seq(left), Some(rows))
-      } else (OperatorInputs.byIndex(left, right, other.isFirst), None)
+      } else (FunctionInputs.byIndex(left, right, second.isFirst), None)
     }
   }
 

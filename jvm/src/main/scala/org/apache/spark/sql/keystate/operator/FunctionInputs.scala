@@ -13,15 +13,15 @@ import org.apache.spark.sql.keystate.metadata.StaticInputs
   * @param right
   *   the right child's columns and what it is for, if it is an input with keys
   */
-private[keystate] final case class OperatorInputs(
+private[keystate] final case class FunctionInputs(
     left: InputColumns,
     order: Seq[SortOrder],
-    right: Option[(Seq[Attribute], KeyedSide)]
+    right: Option[(Seq[Attribute], KeyedSecondInput)]
 ) {
 
   /** Those of each input. */
   def columns: Seq[InputColumns] = right.fold(Seq(left)) { case (all, keyed) =>
-    OperatorInputs.byIndex(left, InputColumns(all, keyed.columns, keyed.keys), keyed.isFirst)
+    FunctionInputs.byIndex(left, InputColumns(all, keyed.columns, keyed.keys), keyed.isFirst)
   }
 
   /** The key columns as they are stored: with the names of the first input, and null where either
@@ -42,7 +42,7 @@ private[keystate] final case class OperatorInputs(
       val right = if (keyed.isFirst) 0 else 1
       InTurn(Seq(right, 1 - right))
     case Some((_, keyed)) if keyed.merged =>
-      val orders = OperatorInputs.byIndex(order.head, keyed.order.head, keyed.isFirst)
+      val orders = FunctionInputs.byIndex(order.head, keyed.order.head, keyed.isFirst)
       MergedBy(orders, columns.map(_.all))
     case Some(_) => InTurn(Seq(0, 1))
   }
@@ -54,12 +54,12 @@ private[keystate] final case class OperatorInputs(
     */
   def late(of: Seq[Attribute] => Option[Expression]): Seq[Option[Expression]] =
     right.fold(Seq(of(left.all))) { case (all, keyed) =>
-      val ofRight = if (keyed.once) None else of(all)
-      OperatorInputs.byIndex(of(left.all), ofRight, keyed.isFirst)
+      val ofSecond = if (keyed.once) None else of(all)
+      FunctionInputs.byIndex(of(left.all), ofSecond, keyed.isFirst)
     }
 }
 
-private[keystate] object OperatorInputs {
+private[keystate] object FunctionInputs {
 
   /** What belongs to the left and the right child, by the index of the input. */
   def byIndex[T](left: T, right: T, rightIsFirst: Boolean): Seq[T] =
@@ -67,7 +67,7 @@ private[keystate] object OperatorInputs {
 }
 
 /** What the right child of an operator is for. */
-private[keystate] sealed trait RightSide {
+private[keystate] sealed trait SecondInput {
 
   /** Whether the right child is no stream while the left one is. Then it is read in one micro-batch
     * only: the first one, or the first that the operator has with it.
@@ -79,8 +79,8 @@ private[keystate] sealed trait RightSide {
 }
 
 /** What is broadcast to an operator. */
-private[keystate] final case class BroadcastSide(columns: Seq[Attribute], once: Boolean)
-    extends RightSide {
+private[keystate] final case class BroadcastSecondInput(columns: Seq[Attribute], once: Boolean)
+    extends SecondInput {
   override def name: String = StaticInputs.Broadcast
 }
 
@@ -100,7 +100,7 @@ private[keystate] final case class BroadcastSide(columns: Seq[Attribute], once: 
   * @param initial
   *   whether it is initial state, which comes before all rows; in a stream it is read once
   */
-private[keystate] final case class KeyedSide(
+private[keystate] final case class KeyedSecondInput(
     keys: Seq[Attribute],
     columns: Seq[Attribute],
     order: Seq[SortOrder],
@@ -108,6 +108,6 @@ private[keystate] final case class KeyedSide(
     isFirst: Boolean,
     merged: Boolean,
     initial: Boolean
-) extends RightSide {
+) extends SecondInput {
   override def name: String = if (initial) StaticInputs.Initial else StaticInputs.Connected
 }

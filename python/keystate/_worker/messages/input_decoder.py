@@ -11,7 +11,7 @@ from keystate._codec import Shape, struct_codec
 from keystate._worker.messages.columns import Columns
 
 
-class InputRows:
+class InputDecoder:
     """Decodes rows; those of a class with code of its own are made by it, each at its turn.
 
     So an error of this code is the row's: the context has the row meanwhile.

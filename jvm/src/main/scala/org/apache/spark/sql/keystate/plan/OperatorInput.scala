@@ -25,7 +25,7 @@ import org.apache.spark.sql.keystate.encoding.ExactDecimals
   * @param rows
   *   what the operator reads of it
   */
-private[keystate] final case class KeyedInput(child: LogicalPlan, rows: InputRows) {
+private[keystate] final case class OperatorInput(child: LogicalPlan, rows: InputRows) {
   def keys: Seq[Attribute] = rows.keys
   def columns: Seq[Attribute] = rows.columns
 
@@ -53,7 +53,7 @@ private[keystate] final case class KeyedInput(child: LogicalPlan, rows: InputRow
   }
 
   /** The input, where this column has the event time. That is told as for a watermark. */
-  def timedBy(column: String): KeyedInput = {
+  def timedBy(column: String): OperatorInput = {
     def refuse(problem: String) =
       throw KeystateErrors.declaration(s"The event time column '$column' $problem.")
     val named = columns
@@ -74,20 +74,24 @@ private[keystate] final case class KeyedInput(child: LogicalPlan, rows: InputRow
   }
 
   /** The input with new columns, because both inputs of an operator may come from one DataFrame. */
-  def renewed: KeyedInput = {
+  def renewed: OperatorInput = {
     val columns = child.output.map(column => Alias(column, column.name)())
     val renew = AttributeMap(child.output.zip(columns.map(_.toAttribute)))
-    KeyedInput(
+    OperatorInput(
       Project(columns, child),
       rows.mapChildren(_.transform { case a: Attribute => renew(a) }).asInstanceOf[InputRows]
     )
   }
 }
 
-private[keystate] object KeyedInput {
+private[keystate] object OperatorInput {
 
   /** A key that is a column stays that column. For any other expression a column is added. */
-  def byColumns(df: ClassicDataset[_], keys: Seq[Column], order: Seq[Column] = Nil): KeyedInput = {
+  def byColumns(
+      df: ClassicDataset[_],
+      keys: Seq[Column],
+      order: Seq[Column] = Nil
+  ): OperatorInput = {
     val plan = df.queryExecution.analyzed
     def refused(hidden: Option[String]) =
       KeystateErrors.keyNotAColumn(keys.mkString(", "), hidden)
@@ -106,7 +110,7 @@ private[keystate] object KeyedInput {
     }
     val extra = resolved.collect { case alias: Alias => alias }
     val child = if (extra.isEmpty) plan else Project(plan.output ++ extra, plan)
-    KeyedInput(child, InputRows(checked(resolved), plan.output, ordered(df, order)))
+    OperatorInput(child, InputRows(checked(resolved), plan.output, ordered(df, order)))
   }
 
   /** The name of a column of a file source that only those have who ask for it, if an expression
@@ -121,7 +125,7 @@ private[keystate] object KeyedInput {
       function: T => Any,
       encoder: ExpressionEncoder[Any],
       order: Seq[Column]
-  ): KeyedInput = {
+  ): OperatorInput = {
     val plan = df.queryExecution.analyzed
     val input = df.exprEnc
     val exact = encoder.namedExpressions.map(ExactDecimals.ofKey)
@@ -147,7 +151,7 @@ private[keystate] object KeyedInput {
       keys,
       plan
     )
-    KeyedInput(child, InputRows(checked(keys), plan.output, ordered(df, order)))
+    OperatorInput(child, InputRows(checked(keys), plan.output, ordered(df, order)))
   }
 
   /** The order that rows of a Dataset are sorted by: columns, or expressions over one row, ascending

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 from keystate import admin
 from keystate._checkpoint.forgetting import Forgetting, told
 from keystate._checkpoint.lookup import Target, key_from_text, map_key_from_text
-from keystate._command import backups, demo, doctor, elastic_demo, history, warm_up
+from keystate._command import backups, demo, doctor, history, warm_up
 from keystate._command.progress import progress
 from keystate._command.serve import StateServer
 from keystate._counted import counted
@@ -234,15 +234,12 @@ def _parser() -> argparse.ArgumentParser:
     start.set_defaults(opens=_nothing)
     show = command("demo", _show, "run a small stream in the terminal, and show its states")
     show.set_defaults(settings=demo.SETTINGS)
-    show.add_argument("--seconds", type=float, help="how long; 30 by default, --elastic 90")
+    show.add_argument("--seconds", type=float, default=30, help="how long; 30 by default")
     show.add_argument(
         "--folder", help="where to keep the checkpoint; by default it is deleted at the end"
     )
     show.add_argument(
         "--replay", metavar="USER", help="run the last batch of the --folder again for a user"
-    )
-    show.add_argument(
-        "--elastic", action="store_true", help="its load rises and falls, and its partitions too"
     )
     return parser
 
@@ -444,10 +441,7 @@ def _show(spark: SparkSession, given: argparse.Namespace) -> int:
         print(demo.again(spark, given.folder, given.replay))
         return 0
     with tempfile.TemporaryDirectory(prefix="keystate-demo-") as folder:
-        place = given.folder or folder
-        if given.elastic:
-            return 0 if elastic_demo.run(spark, place, given.seconds or 90) else 1
-        well = demo.run(spark, place, given.seconds or 30)
+        well = demo.run(spark, given.folder or folder, given.seconds)
     if given.folder:
         print(f"Look into it: keystate inspect {given.folder}/checkpoint")
         print(

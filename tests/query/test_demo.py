@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -47,28 +46,3 @@ def test_demo(tmp_path: Path) -> None:
     assert replayed.returncode == 0, replayed.stderr
     assert re.search(r"^Key 'ann', batch \d+: \d+ steps", replayed.stdout, re.M)
     assert "The function gives what it gave" in replayed.stdout
-
-
-def elastic(folder: Path, seconds: int) -> str:
-    command = [sys.executable, "-m", "keystate", "demo", "--elastic", "--seconds", str(seconds)]
-    run = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stderr
-    return run.stdout
-
-
-@pytest.mark.turns
-@pytest.mark.spark
-def test_elastic(tmp_path: Path) -> None:
-    said = elastic(tmp_path, 6)
-    assert re.search(r"^ +\d+ s  \d partitions +[\d,]+ wait", said, re.M), said
-    counted = re.search(r"There were ([\d,]+) clicks, and each click was counted once", said)
-    assert counted is not None and int(counted[1].replace(",", "")) > 100
-
-
-@pytest.mark.spark
-@pytest.mark.skipif(not os.environ.get("SLOW"), reason="SLOW: a minute and a half")
-def test_partitions_follow_the_load(tmp_path: Path) -> None:
-    said = elastic(tmp_path, 90)
-    assert re.search(r"^From 1 to 2 in [\d.]+ s: micro-batches take", said, re.M), said
-    assert re.search(r"^From (4 to 2|2 to 1) in", said, re.M), said
-    assert "each click was counted once" in said

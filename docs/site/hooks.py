@@ -46,6 +46,7 @@ REFERENCE = {
             "admin",
             "_checkpoint.savepoints",
             "_checkpoint.changes",
+            "_checkpoint.reports.CheckpointReport",
             "_checkpoint.editor.CheckpointEditor",
         ],
     ),

@@ -406,7 +406,8 @@ def _rescale(spark: SparkSession, given: argparse.Namespace) -> int:
 
 def _report_page(spark: SparkSession, given: argparse.Namespace) -> int:
     with progress(spark, "checked and read"):
-        admin.report(given.checkpoint, given.path, spark=spark)
+        page = admin.report(given.checkpoint, spark=spark).html()
+    Path(given.path).write_text(page, encoding="utf-8")
     _tell(given, {"path": given.path}, given.path)
     return 0
 

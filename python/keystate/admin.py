@@ -8,7 +8,6 @@ of a running query too: they see its last committed batch.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,15 +16,16 @@ from keystate._checkpoint.changes import build, create, edit, import_as, import_
 from keystate._checkpoint.forgetting import Forgetting
 from keystate._checkpoint.history import Change, History, KeyReader, KeyVersion
 from keystate._checkpoint.lookup import Target
+from keystate._checkpoint.reports import CheckpointReport, Findings, Inspection
 from keystate._checkpoint.savepoints import delete, moved_to, restore, savepoint, savepoints
 from keystate._checkpoint.state_reader import StateReader
 from keystate._checkpoint.successor import SparkOperatorState, Successor
 from keystate._jvm import bridge
-from keystate._page import Findings, Inspection, document
 from keystate._rescale_requests import ask
 
 __all__ = [
     "Change",
+    "CheckpointReport",
     "History",
     "KeyVersion",
     "SparkOperatorState",
@@ -333,27 +333,25 @@ def traces(
     return Forgetting(session, checkpoint, operator).traces(key)
 
 
-def report(checkpoint: str, path: str, *, spark: SparkSession | None = None) -> None:
-    """Writes what is in a checkpoint, and what is wrong with it, as one HTML page.
+def report(checkpoint: str, *, spark: SparkSession | None = None) -> CheckpointReport:
+    """What is in a checkpoint, and what is wrong with it; ``.html()`` makes one page of it.
 
-    It has charts if ``keystate[page]`` is installed: how states grew over the last batches, how
-    they are spread over key groups and partitions, what a rescale would move, the largest keys, the
-    sizes of values, when timers are due and entries expire. Nothing is loaded from elsewhere. Of a
-    state with many entries a sample is looked at, and the page says so. A table tells how fast each
-    state grows, which ones only grow, and when ``spark.keystate.state.maxEntries`` is reached, if
-    the session has that setting.
+    The page has charts if ``keystate[page]`` is installed: how states grew over the last batches,
+    how they are spread over key groups and partitions, what a rescale would move, the largest keys,
+    the sizes of values, when timers are due and entries expire. Nothing is loaded from elsewhere.
+    Of a state with many entries a sample is looked at, and the page says so. A table tells how fast
+    each state grows, which ones only grow, and when ``spark.keystate.state.maxEntries`` is reached,
+    if the session has that setting.
 
     Args:
         checkpoint: the query's checkpoint location.
-        path: the local file to write.
         spark: the session; by default the active one.
 
     Raises:
         CheckpointError: there is no checkpoint, or the newest version is damaged.
     """
     session = bridge.session_or_active(spark, "report")
-    found = inspect(checkpoint, spark=session)
+    content = inspect(checkpoint, spark=session)
     problems = verify(checkpoint, spark=session)
-    told, limit = bridge.statistics(session, found), bridge.max_entries(session)
-    made = document(found, told, problems, limit=limit)
-    Path(path).write_text(made, encoding="utf-8")
+    statistics = bridge.statistics(session, content)
+    return CheckpointReport(content, problems, statistics, bridge.max_entries(session))

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import keystate
 import pytest
+from keystate._page import rendering
+from keystate._shown import Shown
 
 PACKAGE = Path(keystate.__file__).parent
 
@@ -21,6 +23,8 @@ def module_of(path: Path) -> str:
 
 MODULES = {module_of(path): ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 PACKAGES = [module_of(path) for path in PACKAGE.rglob("__init__.py")]
+#: What stands on the library: the command, and how reports look.
+TOOLS = ("keystate.__main__", "keystate._command", "keystate._page")
 
 
 def imported(node: ast.AST) -> Iterator[str]:
@@ -55,6 +59,36 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         for module, tree in MODULES.items()
     }
     list(TopologicalSorter(graph).static_order())  # raises CycleError
+
+
+def is_tool(module: str) -> bool:
+    return any(f"{module}.".startswith(f"{tool}.") for tool in TOOLS)
+
+
+def test_the_library_imports_no_tools() -> None:
+    library = {module: tree for module, tree in MODULES.items() if not is_tool(module)}
+    found = [
+        (module, name)
+        for module, tree in library.items()
+        for node in ast.walk(tree)
+        for name in imported(node)
+        if is_tool(name)
+    ]
+    assert found == []
+    # Not by its name either, but in the one place where a report finds what renders it.
+    named = [
+        module
+        for module, tree in library.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_tool(node.value)
+    ]
+    assert named == ["keystate._shown"]
+
+
+def test_each_report_has_a_renderer() -> None:
+    reports = Shown.__subclasses__()
+    assert len(reports) > 3
+    assert [one for one in reports if one not in rendering.as_html.registry] == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)

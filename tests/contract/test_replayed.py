@@ -11,8 +11,8 @@ from typing import Any
 import keystate
 import pytest
 from keystate import DeclarationError, TimeDomain
+from keystate._checkpoint.differences import changed_parts
 from keystate._counted import counted
-from keystate._page.timeline import parts
 from keystate._replay.steps import Difference
 from keystate.testing import KeyedTwoInputHarness, rows_of, same_values
 from keystate.testing._job import Clock
@@ -166,9 +166,11 @@ def test_what_is_alike() -> None:
     assert not same_values([float("nan")], [float("nan"), float("nan")])
     assert not same_values(float("nan"), None) and not same_values(float("nan"), "nan")
     was, now = ({nan: [nan], 1.0: nan, 2.0: 0.5} for nan in NAN)
-    assert parts("by", was, now) == []
-    assert parts("by", was, {**now, NAN[1]: [NAN[0], 1.0]}) == ["by[nan]: [nan] → [nan, 1.0]"]
-    assert parts("all", [NAN[0]], [NAN[1], 5]) == ["all: + 5"]
+    assert changed_parts("by", was, now) == []
+    assert changed_parts("by", was, {**now, NAN[1]: [NAN[0], 1.0]}) == [
+        "by[nan]: [nan] → [nan, 1.0]"
+    ]
+    assert changed_parts("all", [NAN[0]], [NAN[1], 5]) == ["all: + 5"]
 
 
 def test_a_difference_says_what_is_not_there() -> None:

@@ -337,12 +337,12 @@ def test_diff(spark: Any, fed: Any, tmp_path: Path, settings: Callable[..., None
 
 def test_report(spark: Any, fed: Any, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    admin.report(str(fed.checkpoint), str(path))
+    path.write_text(admin.report(str(fed.checkpoint)).html())
     page = path.read_text()
     assert "<td>sorted_map</td>" in page and "Every file is as written" in page
     next((fed.checkpoint / "state/0/0").glob("1*.keystate")).write_bytes(b"?")
     (fed.checkpoint / "state/0/0/.1.keystate.crc").unlink(missing_ok=True)
-    admin.report(str(fed.checkpoint), str(path))
+    path.write_text(admin.report(str(fed.checkpoint)).html())
     assert "KEYSTATE_CORRUPT_FILE" in path.read_text()
 
 

@@ -170,7 +170,7 @@ def test_the_page_shows_what_only_grows(
     fed.run(visits(Visits()))
     settings(**{MAX_ENTRIES: "1000"})
     page = tmp_path / "page.html"
-    admin.report(str(fed.checkpoint), str(page), spark=spark)
+    page.write_text(admin.report(str(fed.checkpoint), spark=spark).html())
     text = page.read_text()
     assert "Growth in the batches 1 to 3" in text  # of those that are kept, the second half
     assert "it only grows: nothing was removed" in text

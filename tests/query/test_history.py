@@ -20,9 +20,9 @@ from keystate import (
     admin,
 )
 from keystate.__main__ import main
+from keystate._checkpoint.differences import changed_parts, moment
 from keystate._checkpoint.history import Change, KeyReader
 from keystate._command.history import KeyFollower
-from keystate._page.timeline import moment, parts
 
 from tests.query.test_lookup import KEYS, jobs
 
@@ -155,8 +155,11 @@ def test_a_state_of_another_type_after_a_restart(stream: Callable[..., Any]) -> 
 
 
 def test_what_is_told_of_a_change() -> None:
-    assert parts("s", None, 3) == ["s: 3"]
-    assert parts("s", {"a": 1, "b": None}, {"a": 2}) == ["s['a']: 1 → 2", "s['b']: None → nothing"]
-    assert parts("s", [1], [2]) == ["s: [1] → [2]"]
+    assert changed_parts("s", None, 3) == ["s: 3"]
+    assert changed_parts("s", {"a": 1, "b": None}, {"a": 2}) == [
+        "s['a']: 1 → 2",
+        "s['b']: None → nothing",
+    ]
+    assert changed_parts("s", [1], [2]) == ["s: [1] → [2]"]
     assert moment(None) == "-" and moment(0) == "1970-01-01T00:00:00.000Z"
     assert moment(2**62) == f"{2**62} ms"

@@ -231,7 +231,7 @@ def test_classes_that_nobody_uses_are_deleted(
 
 
 def report_of(spark: Any, checkpoint: str, folder: Path) -> str:
-    admin.report(checkpoint, str(folder / "other.html"), spark=spark)
+    (folder / "other.html").write_text(admin.report(checkpoint, spark=spark).html())
     return (folder / "other.html").read_text()
 
 

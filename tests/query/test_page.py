@@ -175,7 +175,7 @@ def test_without_plotly(spark: Any, checkpoint: str, monkeypatch: pytest.MonkeyP
 
 def test_before_the_first_batch(tmp_path: Path, spark: Any) -> None:
     (tmp_path / "commits").mkdir()
-    admin.report(str(tmp_path), str(tmp_path / "page.html"), spark=spark)
+    (tmp_path / "page.html").write_text(admin.report(str(tmp_path), spark=spark).html())
     assert "Every file is as written" in (tmp_path / "page.html").read_text()
 
 
@@ -205,7 +205,7 @@ def test_in_a_browser(
     width: int, spark: Any, checkpoint: str, browser: Browser, tmp_path: Path
 ) -> None:
     path = tmp_path / "page.html"
-    admin.report(checkpoint, str(path), spark=spark)
+    path.write_text(admin.report(checkpoint, spark=spark).html())
     dom = browser.dom(path.as_uri(), width)
     (figures,) = re.findall(r'id="figures">(.*?)</script>', dom)
     assert dom.count('class="main-svg"') >= len(json.loads(figures))

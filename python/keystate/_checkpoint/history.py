@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from keystate._checkpoint.lookup import decoded, key_columns, key_stream
 from keystate._jvm import bridge
 from keystate._kinds import TIMERS, StateKind
-from keystate._page.timeline import timeline, timeline_text
+from keystate._shown import Shown
 from keystate._types.canonical import same
 from keystate._types.plain import to_json
 from keystate.functions import TimeDomain
@@ -78,7 +78,7 @@ class KeyVersion:
         }
 
 
-class History(list[KeyVersion]):
+class History(Shown, list[KeyVersion]):
     """The versions of a key, oldest first: a list. It prints, and shows itself in a notebook.
 
     Attributes:
@@ -90,12 +90,6 @@ class History(list[KeyVersion]):
         super().__init__()
         self.key = key
         self.operator = operator
-
-    def __str__(self) -> str:
-        return timeline_text(f"Key {self.key!r} in operator {self.operator}", self)
-
-    def _repr_html_(self) -> str:
-        return timeline(f"Key {self.key!r} in operator {self.operator}", self)
 
 
 class KeyReader:

@@ -20,6 +20,7 @@ from keystate._checkpoint.history import KeyReader
 from keystate._checkpoint.lookup import Target, key_from_text, map_key_from_text
 from keystate._jvm import bridge
 from keystate._page import CHARTS_JS, PAGE_JS, charts_js, document, page_js, simple_page
+from keystate._page.timeline import timeline
 from keystate._types.plain import to_json
 from keystate.errors import KeystateError, StateTypeError
 
@@ -111,7 +112,7 @@ class StateServer(ThreadingHTTPServer):
         given = _parameters(query, ("key", "operator"))
         reader = KeyReader(self._session, self._checkpoint, _operator(given))
         history = reader.history(key_from_text(reader.key_type, given["key"]))
-        return simple_page(self._checkpoint, f'<p><a href="/">back</a></p>{history._repr_html_()}')
+        return simple_page(self._checkpoint, f'<p><a href="/">back</a></p>{timeline(history)}')
 
     def answer(self, path: str, query: str) -> Any:
         """What a request gets, as JSON."""

@@ -8,14 +8,11 @@ from keystate._page.document import (
     page_js,
     simple_page,
 )
-from keystate._page.notebook import Findings, Inspection
 from keystate._page.tables import tables, text
 
 __all__ = [
     "CHARTS_JS",
     "PAGE_JS",
-    "Findings",
-    "Inspection",
     "charts_js",
     "document",
     "page_js",

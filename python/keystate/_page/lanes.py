@@ -6,19 +6,20 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
+from keystate._checkpoint.differences import changed_parts, moment
+from keystate._checkpoint.history import KeyVersion
+
 _WIDTH, _LEFT, _LANE, _TOP = 760, 150, 26, 22
 _MOST_NAME = 20
 
 
-def picture(versions: Sequence[Any], moments: Sequence[str], parts: Any) -> str:
+def picture(versions: Sequence[KeyVersion]) -> str:
     """A drawing in SVG, which needs no script; empty where nothing changed.
 
     A mark is full while there is something afterwards, and hollow where nothing is left.
 
     Args:
         versions: the versions of a key, oldest first.
-        moments: when the batch of each began, as text.
-        parts: what is told of a change.
     """
     names = list(dict.fromkeys(one.state for version in versions for one in version.changes))
     if not names:
@@ -35,10 +36,11 @@ def picture(versions: Sequence[Any], moments: Sequence[str], parts: Any) -> str:
             f'<path d="M{_LEFT} {y}H{_WIDTH - 20}" stroke="currentColor" opacity=".2"/>'
         )
         for i, version in enumerate(versions):
+            began = f"batch {version.batch}, {moment(version.time)}"
             for change in version.changes:
                 if change.state == name:
-                    told = parts(name, change.before, change.after)
-                    about = "\n".join([f"batch {version.batch}, {moments[i]}", *told])
+                    changed = changed_parts(name, change.before, change.after)
+                    about = "\n".join([began, *changed])
                     drawn.append(_mark(_LEFT + step * i, y, about, not _is_nothing(change.after)))
     height = _TOP + _LANE * len(names)
     return (
@@ -60,5 +62,5 @@ def _mark(x: float, y: int, about: str, is_full: bool) -> str:
     )
 
 
-def _label(version: Any, x: int, anchor: str) -> str:
+def _label(version: KeyVersion, x: int, anchor: str) -> str:
     return f'<text x="{x}" y="12" text-anchor="{anchor}" opacity=".75">batch {version.batch}</text>'

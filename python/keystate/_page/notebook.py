@@ -1,29 +1,26 @@
-"""What ``inspect`` and ``verify`` give, with how notebooks show it."""
+"""What notebooks show of a checkpoint."""
 
 from __future__ import annotations
 
 import html
 from typing import Any
 
+from keystate._checkpoint.reports import Findings, Inspection
 from keystate._page.tables import as_html, tables
 
 
-class Inspection(dict[str, Any]):
-    """What is in a checkpoint: a dictionary. A notebook shows it as tables and bars."""
-
-    def _repr_html_(self) -> str:
-        parts = [*map(as_html, tables(self))]
-        parts += [_bars(operator) for operator in self["operators"]]
-        return "".join(parts)
+def inspection_html(inspection: Inspection) -> str:
+    """Tables, and bars of the entries of each partition."""
+    parts = [*map(as_html, tables(inspection))]
+    parts += [_bars(operator) for operator in inspection["operators"]]
+    return "".join(parts)
 
 
-class Findings(list[str]):
-    """What is wrong with a checkpoint: a list of messages. A notebook shows it as a list."""
-
-    def _repr_html_(self) -> str:
-        if not self:
-            return "<p>✔ Every file is as written.</p>"
-        return f"<ul>{''.join(f'<li>{html.escape(one)}</li>' for one in self)}</ul>"
+def findings_html(findings: Findings) -> str:
+    """A list of messages."""
+    if not findings:
+        return "<p>✔ Every file is as written.</p>"
+    return f"<ul>{''.join(f'<li>{html.escape(one)}</li>' for one in findings)}</ul>"
 
 
 def _bars(operator: dict[str, Any]) -> str:

@@ -7,9 +7,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from keystate._codec import hashable, shorten
+from keystate._codec import hashable
 from keystate._counted import counted
-from keystate._page.tables import as_html, text
 from keystate._replay.steps import (
     COLUMNS,
     Difference,
@@ -18,9 +17,10 @@ from keystate._replay.steps import (
     json_of,
     told_of_unrecorded,
 )
+from keystate._shown import Shown
 
 
-class Replays(Mapping[Any, Replay]):
+class Replays(Shown, Mapping[Any, Replay]):
     """Micro-batches that have run again for all their keys: by key what happened.
 
     It prints, and shows itself in a notebook: a line for each key.
@@ -75,24 +75,3 @@ class Replays(Mapping[Any, Replay]):
         """
         rows = [(json_of(one.key), *row) for one in self.values() for row in one.as_rows()]
         return as_frame(rows, f"key string, {COLUMNS}", spark)
-
-    def __str__(self) -> str:
-        return f"{text([self._table()])}\n\n{self.verdict()}"
-
-    def _repr_html_(self) -> str:
-        return as_html(self._table()) + as_html(
-            ("", ["result"], [[line] for line in self.verdict().splitlines()])
-        )
-
-    def _table(self) -> tuple[str, list[str], list[list[str]]]:
-        last = f" to {self.batches[-1]}" if len(self.batches) > 1 else ""
-        title = f"Batch {self.batches[0]}{last}: {counted(len(self), 'key')}"
-        lines = []
-        for one in self.values():
-            found = [str(each) for each in one.differences]
-            if not found:
-                found = ["as in the checkpoint" if one.committed else "not committed"]
-            emitted = sum(len(step.emitted) for step in one)
-            lines.append([shorten(one.key), str(len(one)), str(emitted), found[0]])
-            lines += [["", "", "", more] for more in found[1:]]
-        return title, ["key", "steps", "emitted", "states and timers"], lines

@@ -9,12 +9,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from keystate._checkpoint.differences import changed_parts, moment
 from keystate._codec import shorten
-from keystate._counted import counted
 from keystate._jvm import bridge
 from keystate._kinds import TIMERS
-from keystate._page.tables import as_html, text
-from keystate._page.timeline import moment, parts
+from keystate._shown import Shown
 from keystate._types.canonical import same
 from keystate._types.plain import to_json
 from keystate.functions import TimeDomain
@@ -60,8 +59,8 @@ class Step:
         for name in dict.fromkeys([*self.before, *self.after]):
             was, now = self.before.get(name), self.after.get(name)
             if not same(was, now):
-                lines += parts(name, was, now)
-        return lines + parts(TIMERS, self.timers_before, self.timers_after)
+                lines += changed_parts(name, was, now)
+        return lines + changed_parts(TIMERS, self.timers_before, self.timers_after)
 
     def what(self) -> str:
         """The row or the timer, in one line."""
@@ -107,13 +106,13 @@ class Difference:
     step: Step | None
 
     def __str__(self) -> str:
-        differing = parts(self.state, self.stored, self.replayed, _REPLAYED)
+        differing = changed_parts(self.state, self.stored, self.replayed, _REPLAYED)
         by = "no step of the batch" if self.step is None else self.step.what()
         return f"batch {self.batch}: {'; '.join(differing)} (changed by {by})"
 
 
 @dataclass
-class Replay:
+class Replay(Shown):
     """Micro-batches that have run again for a key: it prints, and shows itself in a notebook.
 
     Attributes:
@@ -217,33 +216,7 @@ class Replay:
             for i, step in enumerate(self.steps)
         ]
 
-    def __str__(self) -> str:
-        return f"{text([(self._title(), _HEADS, self._lines())])}\n\n{self.verdict()}"
 
-    def _repr_html_(self) -> str:
-        return as_html((self._title(), _HEADS, self._lines())) + as_html(
-            ("", ["result"], [[line] for line in self.verdict().splitlines()])
-        )
-
-    def _title(self) -> str:
-        last = f" to {self.batches[-1]}" if len(self.batches) > 1 else ""
-        late = f", {counted(self.late, 'row')} late" if self.late else ""
-        return (
-            f"Key {self.key!r}, batch {self.batches[0]}{last}: {counted(len(self), 'step')}{late}"
-        )
-
-    def _lines(self) -> list[list[str]]:
-        made = []
-        for step in self.steps:
-            changes, results = step.changes(), step.results()
-            head = [str(step.batch), step.what()]
-            for i in range(max(len(changes), len(results), 1)):
-                cells = [lines[i] if i < len(lines) else "" for lines in (changes, results)]
-                made.append([*(head if i == 0 else ["", ""]), *cells])
-        return made
-
-
-_HEADS = ["batch", "row or timer", "what changed", "emitted"]
 COLUMNS = (
     "batch long, step long, input int, row string, timer string, before string, after string, "
     "timers array<string>, emitted array<string>"

@@ -1,10 +1,10 @@
-"""Simulated lives find the bug of each kind, name it, and pass what has none."""
+"""Simulations find the bug of each kind, name it, and pass what has none."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import keystate
@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from keystate import KeyedProcessFunction, ValueStateDescriptor
 from keystate.testing import KeyedProcessHarness, SimulationFailure, rows_of, simulate
-from keystate.testing._simulation import lives
+from keystate.testing._simulation import generate
 from keystate.testing._simulation.as_pytest import as_test
-from keystate.testing._simulation.checks import Finding, undisturbed
-from keystate.testing._simulation.story import Event, Happening
-from keystate.testing._simulation.subject import Subject
+from keystate.testing._simulation.invariants import Finding
+from keystate.testing._simulation.schedule import Event, EventKind, without_events
+from keystate.testing._simulation.system_under_test import SystemUnderTest
 from pyspark.sql import DataFrame
 
-from tests.contract import lived
+from tests.contract import simulated
 from tests.contract.test_harness import at
 
 
@@ -36,7 +36,8 @@ def pair(rng: random.Random) -> tuple[list[Any], list[Any]]:
 
 
 ROWS = rows(random.Random(0))
-LARGE = {"side_outputs": [lived.LARGE]}
+LARGE = {"side_outputs": [simulated.LARGE]}
+SECOND = {**LARGE, "ignore": ["order"], "results": simulated.only_large}
 
 
 def run(test: str, **instead: Any) -> None:
@@ -50,18 +51,18 @@ def run(test: str, **instead: Any) -> None:
 @pytest.mark.parametrize(
     ("build", "inputs", "invariant", "told", "options"),
     [
-        (lived.last_wins, ROWS, "order", "and then", {}),
+        (simulated.last_wins, ROWS, "order", "and then", {}),
         # In a micro-batch the rows of the second input come after those of the first.
-        (lived.joins_first, pair, "batches", "('large', Row", LARGE),
-        (lived.first_of_batch, ROWS, "batches", "and then", {}),
-        (lived.grows, rows, "growth", "state 'seen' of key", {}),
-        (lived.timers_left, ROWS, "growth", "timers of key", {}),
-        (lived.counts, ROWS, "attributes", "value=2", {}),
-        (lived.of_class, ROWS, "outside", "and then", {}),
-        (lived.reads_clock, ROWS, "clock", "time.time_ns() in", {}),
-        (lived.draws, ROWS, "random", "random.randint() in", {}),
-        (lived.by_subtask, ROWS, "subtasks", "and then", {}),
-        (lived.expired, ROWS, "error", "'NoneType' and 'int'", {}),
+        (simulated.joins_first, pair, "batches", "('large', Row", SECOND),
+        (simulated.first_of_batch, ROWS, "batches", "and then", {}),
+        (simulated.grows, rows, "growth", "state 'seen' of key", {}),
+        (simulated.timers_left, ROWS, "growth", "timers of key", {}),
+        (simulated.counts, ROWS, "attributes", "value=2", {}),
+        (simulated.of_class, ROWS, "outside", "and then", {}),
+        (simulated.reads_clock, ROWS, "clock", "time.time_ns() in", {}),
+        (simulated.draws, ROWS, "random", "random.randint() in", {}),
+        (simulated.by_subtask, ROWS, "subtasks", "and then", {}),
+        (simulated.expired, ROWS, "error", "'NoneType' and 'int'", {}),
     ],
 )
 def test_finds_and_names_a_bug(
@@ -83,34 +84,34 @@ def test_finds_and_names_a_bug(
 
 def test_a_clock_that_changes_nothing_yet() -> None:
     with pytest.raises(SimulationFailure) as found:
-        simulate(lived.looks_at_hour, ROWS, seeds=5)
+        simulate(simulated.looks_at_hour, ROWS, seeds=5)
     assert found.value.invariant == "clock" and found.value.test == ""
-    assert f"time.localtime() in {Path(lived.__file__)}:" in str(found.value)
+    assert "datetime.now() in simulated.py, line " in str(found.value)
 
 
-def test_the_story_is_the_smallest_and_the_mended_function_passes_its_test() -> None:
+def test_the_schedule_is_the_smallest_and_the_mended_function_passes_its_test() -> None:
     with pytest.raises(SimulationFailure) as found:
-        simulate(lived.last_wins, ROWS, seeds=20)
+        simulate(simulated.last_wins, ROWS, seeds=20)
     test = found.value.test
-    assert "from tests.contract.lived import last_wins" in test
+    assert "from tests.contract.simulated import last_wins" in test
     assert test.count("Row(") == 4, "two rows, in two orders"
-    run(test, last_wins=lived.latest_wins)
+    run(test, last_wins=simulated.latest_wins)
 
 
 @pytest.mark.parametrize(
     ("build", "inputs", "options"),
     [
-        (lambda: lived.built(lived.Sums()), ROWS, {}),
-        (lived.latest_wins, ROWS, {}),
-        (lambda: lived.built(lived.Sorted()), ROWS, {}),
-        (lived.windows, ROWS, {}),
-        (lived.joins, pair, LARGE),
+        (lambda: simulated.built(simulated.Sums()), ROWS, {}),
+        (simulated.latest_wins, ROWS, {}),
+        (lambda: simulated.built(simulated.Sorted()), ROWS, {}),
+        (simulated.windows, ROWS, {}),
+        (simulated.joins, pair, LARGE),
         # Ids are forgotten after a while; the first of equal ids is as good as the second.
-        (lambda: lived.built(lived.Grows(60_000)), rows, {}),
+        (lambda: simulated.built(simulated.Grows(60_000)), rows, {}),
         # The rows of a key come from one partition.
-        (lived.last_wins, ROWS, {"partition": "key"}),
+        (simulated.last_wins, ROWS, {"partition": "key"}),
         (
-            lived.first_of_batch,
+            simulated.first_of_batch,
             ROWS,
             {"results": lambda found: {row.key for row in found}},
         ),
@@ -119,23 +120,24 @@ def test_the_story_is_the_smallest_and_the_mended_function_passes_its_test() -> 
 def test_what_has_no_bug_holds(build: Any, inputs: Any, options: Any) -> None:
     made = simulate(build, inputs, seeds=8, **options)
     assert made.seeds == 8 and made.batches > 50 and made.rows > 30
-    assert set(made.events) == {"new_worker", "lost", "back", "rescale"}, made
+    assert set(made.events) == {"worker_restart", "lost_attempt", "restore", "rescale"}, made
     assert str(made).startswith("8 seeds: ")
 
 
 def test_what_happens_really_happens() -> None:
-    subject = Subject(lived.of_class, ())
-    items = subject.items(ROWS[:3])
-    story = [subject.batch([item]) for item in items]
+    system = SystemUnderTest(simulated.of_class, ())
+    records = system.inputs.records(ROWS[:3])
+    schedule = [system.batch([record]) for record in records]
 
     def calls(*events: Event) -> int:
-        before = lived.OfClass.total
-        subject.run((*story[:2], type(story[2])(story[2].rows, events=events)))
-        return lived.OfClass.total - before
+        before = simulated.OfClass.total
+        system.run((*schedule[:2], replace(schedule[2], events=events)))
+        return simulated.OfClass.total - before
 
-    assert calls() == calls(Event(Happening.NEW_WORKER)) == calls(Event(Happening.RESCALE, 3)) == 3
-    assert calls(Event(Happening.LOST)) == 4
-    assert calls(Event(Happening.BACK, 2)) == 5
+    assert calls() == calls(Event(EventKind.WORKER_RESTART)) == 3
+    assert calls(Event(EventKind.RESCALE, 3)) == 3
+    assert calls(Event(EventKind.LOST_ATTEMPT)) == 4
+    assert calls(Event(EventKind.RESTORE, 2)) == 5
 
 
 def test_rows_are_late_and_clocks_stand_at_borders() -> None:
@@ -145,20 +147,21 @@ def test_rows_are_late_and_clocks_stand_at_borders() -> None:
     at_ends: set[int] = set()
     for seed in range(60):
         rng = random.Random(seed)
-        live = seed % 2 == 0
-        subject = Subject(lambda: lived.built(lived.Grows(60_000) if live else lived.Sums()), ())  # noqa: B023
-        items = lives.some(subject.items(ROWS), rng)
-        order = lives.arrival(items, id, rng)
+        expires = seed % 2 == 0
+        function = simulated.Grows(60_000) if expires else simulated.Sums()
+        system = SystemUnderTest(simulated.built(function), ())
+        records = generate.sample(system.inputs.records(ROWS), rng)
+        order = generate.arrival_order(records, id, rng)
         unsorted += order != sorted(order)
-        story = lives.disturbed(subject, items, lives.batches(order, rng), rng)
+        schedule = generate.with_events(system, records, generate.split(order, rng), rng)
         watermark = 0
-        for batch in story:
+        for batch in schedule:
             times = [int(row.at.timestamp() * 1000) for rows in batch.rows for row in rows]
             late += sum(time < watermark for time in times)
             if batch.watermark is not None:
                 moved = batch.watermark - watermark - 60_000
-                (at_ends if live else at_timers).add(
-                    moved if live else (batch.watermark + 1) % 60_000 - 1
+                (at_ends if expires else at_timers).add(
+                    moved if expires else (batch.watermark + 1) % 60_000 - 1
                 )
                 watermark = batch.watermark
     assert late > 20 and unsorted > 20
@@ -169,22 +172,22 @@ def test_rows_are_late_and_clocks_stand_at_borders() -> None:
 @settings(max_examples=10, deadline=None)
 def test_rows_that_hypothesis_makes(made: list[tuple[str, int]]) -> None:
     inputs = [(key, value, at(i * 1000)) for i, (key, value) in enumerate(made)]
-    simulate(lived.latest_wins, inputs, seeds=2)
+    simulate(simulated.latest_wins, inputs, seeds=2)
 
 
 def test_each_event_as_a_test() -> None:
-    subject = Subject(lived.latest_wins, ())
-    first, second, third = (subject.batch([item]) for item in subject.items(ROWS[:3]))
+    system = SystemUnderTest(simulated.latest_wins, ())
+    first, second, third = (system.batch([record]) for record in system.inputs.records(ROWS[:3]))
     events = (
-        Event(Happening.LOST, 1),
-        Event(Happening.RESCALE, 2),
-        Event(Happening.BACK, 1),
-        Event(Happening.NEW_WORKER, 1),
+        Event(EventKind.LOST_ATTEMPT),
+        Event(EventKind.RESCALE, 2),
+        Event(EventKind.RESTORE),
+        Event(EventKind.WORKER_RESTART),
     )
-    story = (first, second, type(third)(third.rows, 1, 2, events))
+    schedule = (first, second, type(third)(third.rows, 1, 2, events))
     key = ROWS[2][0]
-    found = Finding("subtasks", "none", (undisturbed(story), story), ("last", key))
-    test = as_test(subject, found, None)
+    found = Finding("subtasks", "none", (without_events(schedule), schedule), ("last", key))
+    test = as_test(system, found, None)
     for line in (
         "lost = KeyedProcessHarness.restore(harness.snapshot(), latest_wins())",
         "harness = KeyedProcessHarness.restore(older_1, latest_wins())  # from an older state",
@@ -198,10 +201,10 @@ def test_each_event_as_a_test() -> None:
 
 
 def test_old_states() -> None:
-    with KeyedProcessHarness.of(lived.latest_wins()) as harness:
+    with KeyedProcessHarness.of(simulated.latest_wins()) as harness:
         harness.process_batch(ROWS)
         snapshot = harness.snapshot()
-    simulate(lived.latest_wins, ROWS, seeds=0, snapshots=[snapshot])
+    simulate(simulated.latest_wins, ROWS, seeds=0, snapshots=[snapshot])
 
     class Changed(KeyedProcessFunction):
         def open(self, ctx: Any) -> None:
@@ -211,7 +214,7 @@ def test_old_states() -> None:
             self.last.update("x")
 
     with pytest.raises(SimulationFailure, match="'last' has another value type") as found:
-        simulate(lived.built(Changed()), ROWS, seeds=0, snapshots=[snapshot])
+        simulate(simulated.built(Changed()), ROWS, seeds=0, snapshots=[snapshot])
     assert found.value.invariant == "old state"
 
 
@@ -244,10 +247,10 @@ def test_broadcast_elements() -> None:
 
 def test_what_is_asked_for_wrongly() -> None:
     with pytest.raises(ValueError, match="no invariants \\['speed'\\]; there are \\['attributes'"):
-        simulate(lived.counts, ROWS, ignore=["speed"])
+        simulate(simulated.counts, ROWS, ignore=["speed"])
     with pytest.raises(ValueError, match="needs rows"):
-        simulate(lived.counts, [])
+        simulate(simulated.counts, [])
     with pytest.raises(ValueError, match="has 2 inputs"):
-        simulate(lived.joins, [ROWS])
+        simulate(simulated.joins, [ROWS])
     with pytest.raises(TypeError, match="a row of the simulation does not fit"):
-        simulate(lived.counts, [("a", "b", "c")])
+        simulate(simulated.counts, [("a", "b", "c")])

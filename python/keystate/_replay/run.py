@@ -14,7 +14,6 @@ from keystate._codec import struct_codec
 from keystate._jvm import bridge
 from keystate._kinds import TIMERS
 from keystate._operators.declared import InputRole
-from keystate._replay.clocks import noticing
 from keystate._replay.held import broadcast_states, take_up
 from keystate._replay.recipe import Recipe
 from keystate._replay.recorded import read_initial, read_inputs
@@ -24,6 +23,7 @@ from keystate._types.canonical import by_key, same
 from keystate.errors import CheckpointError
 from keystate.functions import OutputTag, TimeDomain
 from keystate.testing._broadcast import Copy
+from keystate.testing._clocks import noticing
 from keystate.testing._job import Clock
 from keystate.testing._rows import InputEncoder, Rows
 from keystate.testing._steps import SteppingJob
@@ -146,7 +146,7 @@ class _Run:
         ]
         self._late = 0
         self._versions: dict[int, dict[str, Any]] = {}
-        self._unrecorded: dict[str, None] = {}
+        self._unrecorded: dict[str, str] = {}
 
     def run(self) -> Replay:
         batches, first = self._target.batches, self._target.first

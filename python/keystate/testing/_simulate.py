@@ -1,37 +1,38 @@
-"""Simulates the life of an operator: what may happen to it in a query, in seconds."""
+"""Simulates what may happen to an operator in a query, in seconds."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
 
 from keystate.errors import KeystateError
 from keystate.functions import OutputTag
-from keystate.testing._simulation import checks, growth, lives
+from keystate.testing._simulation import generate, growth, invariants
 from keystate.testing._simulation.as_pytest import as_test
-from keystate.testing._simulation.story import Batch, Story
-from keystate.testing._simulation.subject import Item, Subject, told
+from keystate.testing._simulation.records import Record
+from keystate.testing._simulation.schedule import Schedule
+from keystate.testing._simulation.system_under_test import SystemUnderTest, error_line
 from keystate.testing._snapshot import Snapshot
 
 #: Of so many seeds one looks at the growth of state, which takes longest.
 _GROWTH = 100
-#: In the lives of the first seeds it is watched whether clocks are read.
+#: In the schedules of the first seeds it is watched whether clocks are read.
 _WATCHED = 5
 
 
 class SimulationFailure(AssertionError):
-    """What :func:`simulate` found, with the smallest story that shows it, as a test.
+    """What :func:`simulate` found, with the smallest schedule that shows it, as a test.
 
     Attributes:
         invariant: the name of what does not hold, as :func:`simulate` lists them.
         difference: what is different, grows, or is called.
-        test: the code of a pytest that fails by it; empty if no story shows it.
+        test: the code of a pytest that fails by it; empty if no schedule shows it.
         seed: the seed that found it.
     """
 
@@ -40,9 +41,9 @@ class SimulationFailure(AssertionError):
         self.difference = difference
         self.test = test
         self.seed = seed
-        shown = f"\n\nThe smallest story, as a test:\n\n{test}" if test else ""
+        shown = f"\n\nThe smallest schedule, as a test:\n\n{test}" if test else ""
         super().__init__(
-            f"[{invariant}] {checks.INVARIANTS[invariant]}.\n{difference}\n"
+            f"[{invariant}] {invariants.INVARIANTS[invariant]}.\n{difference}\n"
             f"(found by seed {seed}){shown}"
         )
 
@@ -55,7 +56,8 @@ class Simulation:
         seeds: how many seeds.
         batches: how many micro-batches.
         rows: how many rows they had.
-        events: how often what happened: ``new_worker``, ``lost``, ``back`` and ``rescale``.
+        events: how often what happened: ``worker_restart``, ``lost_attempt``,
+            ``restore`` and ``rescale``.
     """
 
     seeds: int = 0
@@ -70,10 +72,10 @@ class Simulation:
             f"{happened or 'nothing happened to them'}"
         )
 
-    def _count(self, story: Story) -> None:
-        self.batches += len(story)
-        self.rows += sum(len(rows) for batch in story for rows in batch.rows)
-        self.events.update(e.what.name.lower() for batch in story for e in batch.events)
+    def _count(self, schedule: Schedule) -> None:
+        self.batches += len(schedule)
+        self.rows += sum(len(rows) for batch in schedule for rows in batch.rows)
+        self.events.update(e.kind.name.lower() for batch in schedule for e in batch.events)
 
 
 def simulate(
@@ -89,10 +91,10 @@ def simulate(
 ) -> Simulation:
     """Simulates what may happen to a function with state, and checks what must hold.
 
-    No Spark is needed: it runs in the harness. Of each seed it makes lives of the operator: some
-    of the rows come in some micro-batches, at times that are the borders of timers and of times to
-    live, late rows too; workers end, attempts are lost, the query starts again with another number
-    of subtasks or from an older state. It holds them to invariants, by name:
+    No Spark is needed: it runs in the harness. Each seed gives random schedules: some of the rows
+    come in some micro-batches, at times that are the borders of timers and of times to live, late
+    rows too; workers end, attempts are lost, the query starts again with another number of
+    subtasks or from an older state. What must hold in all of them are invariants, by name:
 
     - ``clock``, ``random``: the function reads no clock, and draws no random numbers.
     - ``attributes``: nothing depends on what it holds in its attributes.
@@ -128,122 +130,104 @@ def simulate(
         How much was simulated, for a test to look at.
 
     Raises:
-        SimulationFailure: something does not hold. It says what, and has the smallest story that
+        SimulationFailure: something does not hold. It says what, and has the smallest schedule that
             shows it, as a test.
         DeclarationError: as for a query.
     """
-    unknown = set(ignore) - set(checks.INVARIANTS)
+    unknown = set(ignore) - set(invariants.INVARIANTS)
     if unknown:
-        raise ValueError(f"no invariants {sorted(unknown)}; there are {sorted(checks.INVARIANTS)}")
-    subject = Subject(operator, side_outputs)
-    made = _Lives(subject, inputs, partition, results, frozenset(ignore))
+        raise ValueError(
+            f"no invariants {sorted(unknown)}; there are {sorted(invariants.INVARIANTS)}"
+        )
+    system = SystemUnderTest(operator, side_outputs)
+    simulator = _Simulator(system, inputs, partition, results, frozenset(ignore))
     for snapshot in snapshots:
-        made.goes_on_from(snapshot)
+        simulator.restore(snapshot)
     for seed in range(seeds) if isinstance(seeds, int) else seeds:
-        made.live(seed)
-    return made.simulation
+        simulator.run(seed)
+    return simulator.done
 
 
-class _Lives:
-    """The lives of one operator."""
+class _Simulator:
+    """Runs the schedules of one operator."""
 
     def __init__(
         self,
-        subject: Subject,
+        system: SystemUnderTest,
         inputs: Any,
         partition: str | Callable[[Row], Any] | None,
         results: Callable[[list[Any]], Any] | None,
         ignored: frozenset[str],
     ) -> None:
-        self._subject = subject
+        self._system = system
         self._inputs = inputs
-        self._given = None if callable(inputs) else subject.items(inputs)
+        self._given = None if callable(inputs) else system.inputs.records(inputs)
         if self._given is not None and not self._given:
             raise ValueError("simulate() needs rows")
         self._partition = partition
         self._results = results
         self._ignored = ignored
-        self.simulation = Simulation()
+        self.done = Simulation()
 
-    def live(self, seed: int) -> None:
-        """The lives of a seed.
+    def run(self, seed: int) -> None:
+        """Runs the schedules of a seed.
 
         Raises:
             SimulationFailure: something does not hold in one.
         """
         rng = random.Random(seed)
-        items = self._items(rng)
-        some = lives.some(items, rng)
-        order = lives.arrival(some, self._of_partition, rng)
-        story = lives.disturbed(self._subject, some, lives.batches(order, rng), rng)
-        self.simulation.seeds += 1
-        self.simulation._count(story)
+        records = generate.sample(self._records(rng), rng)
+        order = generate.arrival_order(records, self._partition_of, rng)
+        split = generate.split(order, rng)
+        schedule = generate.with_events(self._system, records, split, rng)
+        self.done.seeds += 1
+        self.done._count(schedule)
         if seed < _WATCHED:
-            self._told(checks.watched(self._subject, story), seed)
-        self._told(checks.hold_when_disturbed(self._subject, story), seed)
-        if not {"batches", "order"} <= self._ignored:
-            self._in_orders(some, rng, seed)
+            self._check(invariants.reads_nothing_else(self._system, schedule), seed)
+        self._check(invariants.hold_with_events(self._system, schedule), seed)
+        if names := {"batches", "order"} - self._ignored:
+            self.done._count(generate.on_time(self._system, records, split))
+            results = self._results or invariants.all_results
+            found = invariants.hold_in_any_order(self._system, records, split, names, results)
+            self._check(found, seed)
         if seed % _GROWTH == 0 and "growth" not in self._ignored:
-            found = growth.bounded(self._subject, lambda number: self._round(seed, number))
-            self._told(found, seed)
+            found = growth.bounded(self._system, lambda number: self._round(seed, number))
+            self._check(found, seed)
 
-    def _in_orders(self, items: list[Item], rng: random.Random, seed: int) -> None:
-        comes: list[Sequence[int]] = []
-        if "batches" not in self._ignored:
-            comes.append(range(len(items)))
-        if "order" not in self._ignored:
-            comes.append(lives.arrival(items, self._of_partition, rng))
-        ways = []
-        for order in comes:
-            other = tuple(lives.batches(order, rng))
-            # Where micro-batches may matter, both ways have the same.
-            sizes = map(len, other) if "batches" in self._ignored else [1] * len(items)
-            places = iter(range(len(items)))
-            one = tuple(tuple(islice(places, size)) for size in sizes)
-            ways.append(checks.Orders(one, other))
-            self.simulation._count(lives.on_time(self._subject, items, other))
-        self._told(checks.hold_in_any_order(self._subject, items, ways, self._compared), seed)
+    def _records(self, rng: random.Random) -> list[Record]:
+        return self._given or self._system.inputs.records(self._inputs(rng))
 
-    def _compared(self, rows: list[Any]) -> Any:
-        return (self._results or checks.all_results)(rows)
-
-    def _items(self, rng: random.Random) -> list[Item]:
-        return self._given or self._subject.items(self._inputs(rng))
-
-    def _round(self, seed: int, number: int) -> list[Item]:
+    def _round(self, seed: int, number: int) -> list[Record]:
         """The rows of a round of those that look at growth: the same, or others each time."""
-        rng = random.Random(seed)
         if self._given is not None:
-            return lives.some(self._given, rng)
-        return self._items(random.Random(f"{seed} {number}"))[: lives.MOST]
+            return generate.sample(self._given, random.Random(seed))
+        return self._records(random.Random(f"{seed} {number}"))[: generate.MOST]
 
-    def _of_partition(self, item: Item) -> Any:
+    def _partition_of(self, record: Record) -> Any:
         if self._partition is None:
-            return id(item)
+            return id(record)
         if callable(self._partition):
-            return item.input, repr(self._partition(item.row))
-        return item.input, repr(item.row[self._partition])
+            return record.input, repr(self._partition(record.row))
+        return record.input, repr(record.row[self._partition])
 
-    def goes_on_from(self, snapshot: Snapshot) -> None:
-        """Whether the operator goes on from an older state.
+    def restore(self, snapshot: Snapshot) -> None:
+        """Restores a snapshot, and runs a micro-batch.
 
         Raises:
-            SimulationFailure: it does not.
+            SimulationFailure: the operator does not go on from it.
         """
-        items = self._items(random.Random(0))[: lives.MOST]
-        story: list[Batch] = []
+        records = self._records(random.Random(0))[: generate.MOST]
         try:
-            harness = self._subject.restore(snapshot)
-            now = harness.processing_time
-            harness.close()
-            story = [self._subject.batch(items, processing_time=max(now, lives.beginning(items)))]
-            error = self._subject.run(tuple(story), snapshot).error
+            with closing(self._system.restore(snapshot)) as harness:
+                now = max(harness.processing_time, generate.beginning(records))
+            batch = self._system.batch(records, processing_time=now)
+            error = self._system.run((batch,), snapshot).error
         except KeystateError as e:
-            error = told(e)
+            error = error_line(e)
         if error is not None:
-            self._told(checks.Finding("old state", error, ()), 0)
+            self._check(invariants.Finding("old state", error, ()), 0)
 
-    def _told(self, found: checks.Finding | None, seed: int) -> None:
+    def _check(self, found: invariants.Finding | None, seed: int) -> None:
         if found is not None and found.invariant not in self._ignored:
-            test = as_test(self._subject, found, self._results)
+            test = as_test(self._system, found, self._results)
             raise SimulationFailure(found.invariant, found.difference, test, seed)

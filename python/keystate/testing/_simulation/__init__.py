@@ -1,1 +1,1 @@
-"""The life of an operator, simulated: what may happen to it, and whether it does the same then."""
+"""Simulation of an operator: random schedules, what must hold, and the smallest failing one."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 from keystate._kinds import TIMERS
-from keystate.errors import KeystateError
 from keystate.testing._base import OperatorHarness
-from keystate.testing._simulation.checks import Finding, failing
-from keystate.testing._simulation.lives import beginning
+from keystate.testing._simulation.generate import beginning
+from keystate.testing._simulation.invariants import Finding, failing
+from keystate.testing._simulation.records import Record
+from keystate.testing._simulation.schedule import Batch
 from keystate.testing._simulation.shrink import shrunk, without
-from keystate.testing._simulation.story import Batch, Story
-from keystate.testing._simulation.subject import Item, Subject, bare, furthest
+from keystate.testing._simulation.system_under_test import Run, SystemUnderTest, bare
 
 #: The rows come so often; in the last ones a state must have stopped to grow.
 ROUNDS = 24
@@ -24,97 +24,86 @@ _QUIET = 5
 Sizes = dict[tuple[str, Any], int]
 
 
-def bounded(subject: Subject, rows: Callable[[int], Sequence[Item]]) -> Finding | None:
+def bounded(system: SystemUnderTest, rows: Callable[[int], Sequence[Record]]) -> Finding | None:
     """Whether the state of each key stops to grow when like rows come again and again.
 
     After each round there is silence: until all timers have fired, and all that has a time to live
     has expired.
 
     Args:
-        subject: the operator.
+        system: the operator.
         rows: gives the rows of a round.
     """
-    given: list[Sequence[Item]] = [rows(number) for number in range(ROUNDS)]
-    story, sizes, failed = _run(subject, given)
-    if failed:
-        return failing(subject, story)
-    grown = _growing(sizes)
-    if grown is None:
+    given: list[Sequence[Record]] = [rows(number) for number in range(ROUNDS)]
+    run, sizes = _run(system, given)
+    if len(sizes) < ROUNDS:
+        return failing(system, tuple(run.batches))
+    at = _growing(sizes)
+    if at is None:
         return None
-    at = grown
+    name, key = at
 
-    def grows(chosen: Sequence[Sequence[Item]]) -> bool:
-        return _growing(_run(subject, chosen)[1], at) is not None
+    def grows(chosen: Sequence[Sequence[Record]]) -> bool:
+        return _growing(_run(system, chosen)[1], at) is not None
 
-    if all(items == given[0] for items in given):
-        least = shrunk(tuple(given[0]), without, lambda items: grows([items] * ROUNDS))
+    if all(records == given[0] for records in given):
+        least = shrunk(tuple(given[0]), without, lambda records: grows([records] * ROUNDS))
         given = [least] * ROUNDS
     else:
         # Each round has other rows: only those of the key, one of each round.
-        key = next(i.key for items in given for i in items if _is(subject, i, at[1]))
-        of_key = [[item for item in items if item.key == key] for items in given]
-        fewer: list[list[Sequence[Item]]] = [[items[:1] for items in of_key], list(of_key)]
+        text = repr(list(key) if isinstance(key, tuple) else [key])
+        of_key = [[record for record in records if record.key == text] for records in given]
+        fewer: list[list[Sequence[Record]]] = [[records[:1] for records in of_key], list(of_key)]
         given = next((each for each in fewer if grows(each)), given)
-    story, sizes, _ = _run(subject, given)
+    run, sizes = _run(system, given)
     mine = [each.get(at, 0) for each in sizes]
-    name, key = at
     what = "timers" if name == TIMERS else f"state {name!r}"
     difference = (
         f"{what} of key {key!r}: {mine[0]:,} bytes after a round of rows, {mine[11]:,} after 12, "
         f"{mine[-1]:,} after {ROUNDS}"
     )
-    return Finding("growth", difference, (story,), at)
-
-
-def _is(subject: Subject, item: Item, key: Any) -> bool:
-    return item.key == repr(list(key) if isinstance(key, tuple) else [key])
+    return Finding("growth", difference, (tuple(run.batches),), at)
 
 
 def _growing(sizes: list[Sizes], at: tuple[str, Any] | None = None) -> tuple[str, Any] | None:
     """A state and key that grew in each of the last rounds."""
     last = sizes[-_LAST:]
-    for name in [at] if at is not None else sizes[-1] if sizes else ():
+    for name in [at] if at is not None else sizes[-1]:
         found = [each.get(name, 0) for each in last]
         if len(found) == _LAST and all(a < b for a, b in pairwise(found)):
             return name
     return None
 
 
-def _run(subject: Subject, rounds: Sequence[Sequence[Item]]) -> tuple[Story, list[Sizes], bool]:
-    """The story of some rounds, the sizes after each, and whether the function failed."""
-    harness = subject.start()
-    story: list[Batch] = []
+def _run(system: SystemUnderTest, rounds: Sequence[Sequence[Record]]) -> tuple[Run, list[Sizes]]:
+    """A run of some rounds that has ended, and the sizes after each."""
+    run = system.start()
     sizes: list[Sizes] = []
-    pause = max(subject.lives, default=0) + 1
-    first = True
-    try:
-        for items in rounds:
-            now = harness.watermark or 0
-            times = [item.time // 1000 for item in items if item.time is not None]
-            if times and not first:
-                items = subject.later(items, max(0, now + 1 - min(times)))
-            told = {"processing_time": beginning(items)} if first else {}
-            first = False
-            story.append(subject.batch(items, **told))
-            subject.step(harness, story[-1])
-            for _ in range(_QUIET):
-                clocks = furthest(harness)
-                if not clocks:
-                    break
-                story.append(subject.batch([], **clocks))
-                subject.step(harness, story[-1])
-            clocks = {"processing_time": harness.processing_time + pause}
-            if subject.by_event_time:
-                reached = [item.time // 1000 for item in items if item.time is not None]
-                clocks["watermark"] = max([harness.watermark or 0, *reached]) + pause
-            story.append(subject.batch([], **clocks))
-            subject.step(harness, story[-1])
-            sizes.append(_sizes(harness))
-    except KeystateError:
-        return tuple(story), sizes, True
-    finally:
-        harness.close()
-    return tuple(story), sizes, False
+    pause = max(system.ttls, default=0) + 1
+
+    def batches() -> Iterator[Batch]:
+        for records in rounds:
+            clocks = {}
+            if not run.batches:
+                clocks["processing_time"] = beginning(records)
+            elif times := _times(records):
+                now = run.harness.watermark or 0
+                records = system.inputs.later(records, max(0, now + 1 - min(times)))
+            yield system.batch(records, **clocks)
+            yield from run.until_timers_have_fired(_QUIET)
+            clocks = {"processing_time": run.harness.processing_time + pause}
+            if system.by_event_time:
+                reached = max([run.harness.watermark or 0, *_times(records)])
+                clocks["watermark"] = reached + pause
+            yield system.batch([], **clocks)
+            sizes.append(_sizes(run.harness))
+
+    run.outcome(batches())
+    return run, sizes
+
+
+def _times(records: Sequence[Record]) -> list[int]:
+    return [record.time // 1000 for record in records if record.time is not None]
 
 
 def _sizes(harness: OperatorHarness) -> Sizes:

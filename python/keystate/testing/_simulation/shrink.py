@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from keystate.testing._simulation.story import Event, Happening, Story
+from keystate.testing._simulation.schedule import Event, EventKind, Schedule
 
 S = TypeVar("S")
 E = TypeVar("E")
@@ -46,13 +46,13 @@ def without(parts: Sequence[E]) -> Iterator[tuple[E, ...]]:
         size //= 2
 
 
-def smaller_stories(story: Story) -> Iterator[Story]:
-    """Stories with less in them."""
-    yield from (fewer for fewer in without(story) if fewer)
-    for i, batch in enumerate(story):
+def smaller_schedules(schedule: Schedule) -> Iterator[Schedule]:
+    """Schedules with less in them."""
+    yield from (fewer for fewer in without(schedule) if fewer)
+    for i, batch in enumerate(schedule):
 
-        def put(at: int = i, **changed: object) -> Story:
-            return (*story[:at], replace(story[at], **changed), *story[at + 1 :])  # type: ignore[arg-type]
+        def put(at: int = i, **changed: object) -> Schedule:
+            return (*schedule[:at], replace(schedule[at], **changed), *schedule[at + 1 :])  # type: ignore[arg-type]
 
         for events in without(batch.events):
             yield put(events=events)
@@ -69,7 +69,7 @@ def smaller_stories(story: Story) -> Iterator[Story]:
 
 
 def _weaker(event: Event) -> Iterator[Event]:
-    yield from (Event(what, 1) for what in Happening if what < event.what)
-    least = 2 if event.what is Happening.RESCALE else 1
+    yield from (Event(kind) for kind in EventKind if kind < event.kind)
+    least = 2 if event.kind is EventKind.RESCALE else 1
     if event.number > least:
-        yield Event(event.what, least)
+        yield Event(event.kind, least)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import random
 import time
 from typing import Any
@@ -133,7 +134,7 @@ class LooksAtHour(KeyedProcessFunction):
     """Clock: gives the same nearly always."""
 
     def process_element(self, row: Any, ctx: Any) -> Any:
-        if time.localtime().tm_year > 1990:
+        if datetime.datetime.now().year > 1990:
             yield row.key, row.value
 
 
@@ -237,6 +238,11 @@ class Sorted(KeyedProcessFunction):
             for value in values:
                 yield ctx.get_current_key(), value - self.last.value()
                 self.last.update(value)
+
+
+def only_large(emitted: list[Any]) -> list[str]:
+    """The rows of the side output, without their order."""
+    return sorted(repr(row) for row in emitted if row[0] == "large")
 
 
 def built(fn: Any) -> DataFrame:

@@ -1,38 +1,37 @@
-"""What happens to an operator: micro-batches, and what befalls it before them."""
+"""A schedule: micro-batches, and the events before each of them."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from keystate._types.canonical import canonical, same
 
 
-class Happening(enum.IntEnum):
-    """What may befall an operator, from the least to the most."""
+class EventKind(enum.IntEnum):
+    """What may happen to an operator, from the least to the most."""
 
-    #: The worker ends; the function is a new one.
-    NEW_WORKER = 0
+    #: The worker ends; the next one unpickles the function again.
+    WORKER_RESTART = 0
     #: An attempt at the micro-batch runs elsewhere, and what it did is lost.
-    LOST = 1
+    LOST_ATTEMPT = 1
     #: The query starts again from an older state, and micro-batches run once more.
-    BACK = 2
+    RESTORE = 2
     #: It starts again with another number of subtasks.
     RESCALE = 3
 
 
 class Event(NamedTuple):
-    """Something that befalls an operator before a micro-batch.
+    """What happens to an operator before a micro-batch.
 
     Attributes:
-        what: what it is.
-        number: of ``BACK`` how many micro-batches, of ``RESCALE`` the number of subtasks.
+        kind: what it is.
+        number: of ``RESTORE`` how many micro-batches, of ``RESCALE`` the number of subtasks.
     """
 
-    what: Happening
-    number: int = 0
+    kind: EventKind
+    number: int = 1
 
 
 @dataclass(frozen=True)
@@ -52,12 +51,17 @@ class Batch:
     events: tuple[Event, ...] = ()
 
 
-Story = tuple[Batch, ...]
+Schedule = tuple[Batch, ...]
+
+
+def without_events(schedule: Schedule) -> Schedule:
+    """The same micro-batches, and nothing happens."""
+    return tuple(replace(batch, events=()) for batch in schedule)
 
 
 @dataclass
 class Outcome:
-    """What came of a story.
+    """What a schedule gives.
 
     Attributes:
         results: the rows that each micro-batch emitted; of a side output with its tag's id.
@@ -74,7 +78,7 @@ class Outcome:
         if self.error != other.error:
             return f"it {_failed(self.error)}, and then it {_failed(other.error)}"
         for i, (mine, theirs) in enumerate(zip(self.results, other.results)):
-            if as_set(mine) != as_set(theirs):
+            if sorted(map(canonical, mine)) != sorted(map(canonical, theirs)):
                 return f"micro-batch {i} emits {mine}, and then {theirs}"
         found = self.differing_state(other)
         if found is None:
@@ -89,11 +93,6 @@ class Outcome:
             if not same(self.states.get(at), other.states.get(at)):
                 return at
         return None
-
-
-def as_set(rows: Sequence[Any]) -> list[str]:
-    """Rows without their order, in a form that compares."""
-    return sorted(map(canonical, rows))
 
 
 def _failed(error: str | None) -> str:

@@ -81,8 +81,10 @@ def _blocks(page: Path) -> Iterator[str]:
 def _workloads(block: str) -> list[str]:
     if PICTURE in block:
         return IN_PICTURE
-    named = MEASURED.findall(block)
-    return named if named and all(named) else list(results.load())
+    named, workloads = MEASURED.findall(block), results.load()
+    if not named or not all(named):
+        return list(workloads)
+    return [name for name, workload in workloads.items() if workload.get("section", name) in named]
 
 
 def _figures(block: str) -> list[str]:

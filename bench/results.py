@@ -1,9 +1,9 @@
 """Writes the tables of bench/README.md from bench/results.json: python -m bench.results.
 
 The file has a workload for each heading of the page that has figures, or more with the same
-`section`: what was measured, where, when and with which build, and the figures as printed. README.md and docs/ show figures of
-no other place; tests/test_figures.py compares them. To show new figures, change the file, run this
-module, and mend the pages that the test names.
+`section`: what was measured, where, when and with which build, and the figures as printed.
+README.md and docs/ show figures of no other place; tests/test_figures.py compares them. To show
+new figures, change the file, run this module, and mend the pages that the test names.
 """
 
 from __future__ import annotations

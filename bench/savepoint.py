@@ -102,7 +102,7 @@ def measured(
     found["batch_again_ms"] = batches(nothing)
     found["batch_copy_ms"] = batches(lambda over: savepoints("copy", False, 0.0, over))
     feeder.end()
-    keystate.stop_at_border(query)
+    keystate.stop_after_batch(query)
     # The last one is looked at, and what it was made from is deleted.
     batch = admin.savepoint(place("checkpoint"), place("last"), by_reference=True, spark=spark)
     if scheme:

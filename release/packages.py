@@ -10,7 +10,7 @@ from email.parser import HeaderParser
 
 from release.dist import Release
 
-_IN_BOTH = ("errors.json", "settings.json", "versions.properties", "py.typed", "_page/page.js")
+_IN_BOTH = ("errors.json", "settings.json", "versions.properties", "py.typed", "tools/page/page.js")
 
 
 def problems(release: Release) -> Iterator[str]:

@@ -14,7 +14,7 @@ import keystate
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from keystate._codec import struct_codec
+from keystate._types.codec import struct_codec
 from py4j.java_gateway import JavaClass, JavaPackage, JVMView
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import DataFrame, Row, SparkSession

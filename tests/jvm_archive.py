@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 import pyspark
-from keystate.session import versions
+from keystate._jvm.session import versions
 
 _FOLDER = "KEYSTATE_TEST_FOLDER"
 _ARCHIVE = "KEYSTATE_TEST_CLASSES"
@@ -85,6 +85,6 @@ def session_environment() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    from keystate._command import warm_up
+    from keystate.tools import warm_up
 
     warm_up.run({})

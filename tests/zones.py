@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from keystate._spec import DELAY_KEY, resolve_schema
+from keystate._spec.specs import DELAY_KEY, resolve_schema
 from pyspark.sql import types as T
 
 

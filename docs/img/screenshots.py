@@ -20,7 +20,7 @@ from keystate import (
 )
 from keystate._jvm import bridge
 from keystate._jvm.local import local_reader
-from keystate._page import document
+from keystate.tools.page import document
 from PIL import Image
 from pyspark.sql import SparkSession
 

@@ -27,35 +27,40 @@ OUTSIDE = {
 
 #: The Python reference: title, and the modules, or classes, whose docstrings make a page.
 REFERENCE = {
-    "session": ("Session", ["session"]),
+    "session": ("Session", ["_jvm.session"]),
     "streams": (
         "Streams",
-        ["streams", "union", "side_outputs", "sinks", "row_errors", "letter_replays"],
+        [
+            "streams",
+            "_operators.side_outputs",
+            "functions.dead_letters",
+            "live.replay.dead_letters",
+        ],
     ),
-    "functions": ("Functions", ["functions", "co_functions", "async_functions", "aggregates"]),
+    "functions": ("Functions", ["functions"]),
     "windows": ("Windows", ["windows"]),
     "agg": ("Aggregates of columns", ["agg"]),
     "state": ("State", ["state"]),
-    "ttl": ("Time to live", ["ttl"]),
+    "ttl": ("Time to live", ["state.ttl"]),
     "sources": ("Sources", ["sources"]),
-    "runtime": ("Metrics and context", ["runtime", "metrics", "tracing"]),
+    "runtime": ("Metrics and context", ["functions.runtime", "functions.metrics", "tracing"]),
     "backends": ("Backends", ["backends"]),
     "admin": (
         "Checkpoints",
         [
             "admin",
-            "_checkpoint.savepoints",
-            "_checkpoint.changes",
+            "checkpoints.savepoints",
+            "checkpoints.changes",
             "_checkpoint.reports.CheckpointReport",
-            "_checkpoint.editor.CheckpointEditor",
+            "checkpoints.editor.CheckpointEditor",
         ],
     ),
-    "elasticity": ("Elastic queries", ["elasticity", "scaling", "stopping"]),
+    "elasticity": ("Elastic queries", ["live.elastic", "live.stopping"]),
     "canaries": (
         "Canaries",
-        ["canaries", "_canary.report.CanaryReport", "_canary.rows.CanaryRows", "_canary.pace.Pace"],
+        ["live.canary"],
     ),
-    "batch_replays": ("Replays", ["batch_replays"]),
+    "batch_replays": ("Replays", ["live.replay.replay"]),
     "errors": ("Errors", ["errors"]),
     "testing": ("Testing", ["testing"]),
 }

@@ -25,7 +25,7 @@ def follow(query: StreamingQuery, stop_after: int | None = None) -> None:
     running = True
     while running:
         if stop_after is not None and shown + 1 >= stop_after:
-            keystate.stop_at_border(query)
+            keystate.stop_after_batch(query)
         running = not query.awaitTermination(1)
         for progress in query.recentProgress:
             if progress.batchId > shown and progress.numInputRows:

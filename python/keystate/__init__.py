@@ -5,13 +5,9 @@
 >>> out = keystate.keyed(df, "key").process(MyFunction(), "key long, average long")
 """
 
+from keystate._jvm.session import configure, jar_path, server_settings, versions
+from keystate._operators.side_outputs import ResultDataFrame
 from keystate.admin import rescale
-from keystate.async_functions import (
-    AsyncKeyedProcessFunction,
-    AsyncRetryStrategy,
-    ExponentialBackoffDelayRetryStrategy,
-    FixedDelayRetryStrategy,
-)
 from keystate.backends import (
     AutoStateBackend,
     CustomStateBackend,
@@ -23,10 +19,6 @@ from keystate.backends import (
     RocksDBStateBackend,
     StateBackend,
 )
-from keystate.batch_replays import Replay, Replays, replay
-from keystate.canaries import Canary, CanaryReport, CanaryRows, canary
-from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
-from keystate.elasticity import ElasticQuery, Rescale, elastic
 from keystate.errors import (
     CheckpointError,
     ConfigurationError,
@@ -40,10 +32,18 @@ from keystate.errors import (
 )
 from keystate.functions import (
     AggregateFunction,
+    AsyncKeyedProcessFunction,
+    AsyncRetryStrategy,
     BroadcastProcessFunction,
     CheckpointedFunction,
     CheckpointListener,
+    CoFlatMapFunction,
+    CoMapFunction,
+    Counter,
+    Distribution,
+    ExponentialBackoffDelayRetryStrategy,
     FilterFunction,
+    FixedDelayRetryStrategy,
     FlatMapFunction,
     Function,
     FunctionInitializationContext,
@@ -51,25 +51,29 @@ from keystate.functions import (
     KeyedBatch,
     KeyedBatchFunction,
     KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
     KeyedProcessFunction,
+    KeyedStateStore,
     ListCheckpointed,
     MapFunction,
+    Meter,
+    MetricGroup,
     OperatorStateStore,
     OutputTag,
     ProcessFunction,
     ReduceFunction,
+    RuntimeContext,
     SinkFunction,
     TimeDomain,
     TimerService,
 )
-from keystate.letter_replays import replay_letters, with_replays
-from keystate.metrics import Counter, Distribution, Meter, MetricGroup
-from keystate.row_errors import DeadLetters, dead_letter_schema, dead_letters
-from keystate.runtime import KeyedStateStore, RuntimeContext
-from keystate.scaling import ScalingPolicy
-from keystate.session import configure, jar_path, server_settings, versions
-from keystate.side_outputs import ResultDataFrame
-from keystate.sinks import FileSink, TableSink
+from keystate.functions.dead_letters import DeadLetters, dead_letter_schema, dead_letters
+from keystate.live.canary.canary import Canary, CanaryReport, CanaryRows, canary
+from keystate.live.elastic.elastic import ElasticQuery, Rescale, elastic
+from keystate.live.elastic.scaling import ScalingPolicy
+from keystate.live.replay.dead_letters import replay_dead_letters, with_replays
+from keystate.live.replay.replay import Replay, Replays, replay
+from keystate.live.stopping import stop_after_batch, stop_on_sigterm, stop_with_savepoint
 from keystate.sources import (
     ParallelSourceFunction,
     RichParallelSourceFunction,
@@ -101,16 +105,17 @@ from keystate.state import (
     SortedMapStateDescriptor,
     State,
     StateDescriptor,
+    StateTtlConfig,
+    Time,
     ValueState,
     ValueStateDescriptor,
 )
-from keystate.stopping import stop_at_border, stop_on_sigterm, stop_with_savepoint
 from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream, broadcast
 from keystate.streams.connected import ConnectedStreams
 from keystate.streams.keyed import KeyedStream, keyed
 from keystate.streams.plain import DataStream, stream
-from keystate.ttl import StateTtlConfig, Time
-from keystate.union import union_keyed
+from keystate.streams.sinks import FileSink, TableSink
+from keystate.streams.union import union_keyed
 
 __version__ = versions()["keystate"]
 
@@ -225,11 +230,11 @@ __all__ = [
     "jar_path",
     "keyed",
     "replay",
-    "replay_letters",
+    "replay_dead_letters",
     "rescale",
     "server_settings",
     "source",
-    "stop_at_border",
+    "stop_after_batch",
     "stop_on_sigterm",
     "stop_with_savepoint",
     "stream",

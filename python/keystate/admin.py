@@ -12,16 +12,16 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from keystate._checkpoint.changes import build, create, edit, import_as, import_checkpoint
-from keystate._checkpoint.forgetting import Forgetting
-from keystate._checkpoint.history import Change, History, KeyReader, KeyVersion
-from keystate._checkpoint.lookup import Target
-from keystate._checkpoint.reports import CheckpointReport, Findings, Inspection
-from keystate._checkpoint.savepoints import delete, moved_to, restore, savepoint, savepoints
-from keystate._checkpoint.state_reader import StateReader
-from keystate._checkpoint.successor import SparkOperatorState, Successor
 from keystate._jvm import bridge
-from keystate._rescale_requests import ask
+from keystate.checkpoints.changes import build, create, edit, import_as, import_checkpoint
+from keystate.checkpoints.forgetting import Forgetting
+from keystate.checkpoints.history import Change, History, KeyReader, KeyVersion
+from keystate.checkpoints.lookup import Target
+from keystate.checkpoints.reports import CheckpointReport, Findings, Inspection
+from keystate.checkpoints.rescale_requests import ask
+from keystate.checkpoints.savepoints import delete, moved_to, restore, savepoint, savepoints
+from keystate.checkpoints.spark_state import SparkOperatorState, Successor
+from keystate.checkpoints.state_reader import StateReader
 
 __all__ = [
     "Change",

@@ -7,10 +7,10 @@ has it too. What means the same on both sides has the same code.
 
 from __future__ import annotations
 
+import json
+import pkgutil
 import re
 from typing import ClassVar
-
-from keystate._facts import read
 
 _CODE = re.compile(r"\[(KEYSTATE_[A-Z_]+)\]")
 
@@ -90,5 +90,7 @@ class FunctionError(KeystateError):
 
 #: The codes that Python raises; docs/errors.md says what they and those of the JVM mean.
 CODES: frozenset[str] = frozenset(
-    code for code, facts in read("errors").items() if "python" in facts["raisedBy"]
+    code
+    for code, facts in json.loads(pkgutil.get_data("keystate", "errors.json") or "{}").items()
+    if "python" in facts["raisedBy"]
 )

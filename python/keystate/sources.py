@@ -17,8 +17,8 @@ from pyspark.sql import DataFrame, SparkSession
 from keystate._jvm import bridge
 from keystate._operators.discovery import discover_operator_states
 from keystate._operators.pickling import pickled, refuse_broadcasts
-from keystate._spec import check_columns, resolve_schema
-from keystate._worker.sources.process import SourcePlan, StatefulDataSource
+from keystate._spec.specs import check_columns, resolve_schema
+from keystate._worker.sources.process import SourceSpec, StatefulDataSource
 from keystate.errors import DeclarationError
 from keystate.functions import Function
 from keystate.state import TypeLike
@@ -137,7 +137,7 @@ def source(
     check_columns(row_type, "the source's schema")
     function = pickled(fn, fn)
     refuse_broadcasts(function, fn, "which a source can't have")
-    plan = SourcePlan(
+    source_spec = SourceSpec(
         name or type(fn).__name__,
         function.data,
         row_type,
@@ -149,7 +149,12 @@ def source(
     )
     limit = _seconds(available_now_duration, "available_now_duration")
     return bridge.source(
-        spark, plan.name, row_type, StatefulDataSource(plan), available_now_rows, int(limit * 1000)
+        spark,
+        source_spec.name,
+        row_type,
+        StatefulDataSource(source_spec),
+        available_now_rows,
+        int(limit * 1000),
     )
 
 

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from keystate._jvm import bridge
 from keystate.errors import code_in
-from keystate.scaling import began_at
+from keystate.live.elastic.scaling import began_at
 
 #: What Spark measures of a micro-batch, in the order in which it does it.
 PHASES = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import keystate
 import pyarrow
-from keystate import session
+from keystate._jvm import session
 
 # Not needed to run.
 _LEFT_OUT = shutil.ignore_patterns("jars", "__pycache__", "tests", "include", "src", "*.pyi", "*.c")

@@ -12,7 +12,7 @@ from typing import Any
 import pyspark
 import pytest
 import yaml
-from keystate import session
+from keystate._jvm import session
 
 from tests.clusters.api_server import api_server
 from tests.clusters.shipped import SETTINGS

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from keystate._protocol import Answer, Bound, Control, Message
+from keystate._spec.protocol import Answer, Bound, Control, Message
 from keystate._worker.messages.columns import GONE, Columns, list_column
 from keystate._worker.messages.state_client import OWN_CLIENT
 from keystate.testing._stores import MapStore

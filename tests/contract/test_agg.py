@@ -19,7 +19,7 @@ from keystate import (
     StateTypeError,
     agg,
 )
-from keystate._protocol import Control
+from keystate._spec.protocol import Control
 from keystate._worker.aggregates import distinct_values
 from keystate.testing import KeyedProcessHarness, rows_of
 from keystate.windows import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from keystate._java.class_cache import session_archive
+from keystate._jvm.class_cache import session_archive
 
 
 def test_the_users_cache_is_left_alone() -> None:

@@ -15,7 +15,7 @@ from keystate import (
     FunctionError,
     KeyedCoProcessFunction,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from keystate.testing import KeyedTwoInputHarness
 
 from tests.contract.co_process_cases import (

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keystate._codec import NOT_GIVEN, Misfit, PackedRows, Shape, codec, struct_codec
-from keystate._codec.beyond import BeyondPython
-from keystate._codec.evolution import read_as
-from keystate._codec.times import TimestampCodec
+from keystate._types.codec import NOT_GIVEN, Misfit, PackedRows, Shape, codec, struct_codec
+from keystate._types.codec.beyond import BeyondPython
+from keystate._types.codec.evolution import read_as
+from keystate._types.codec.times import TimestampCodec
 from pyspark.sql import Row
 from pyspark.sql import types as T
 

@@ -14,16 +14,16 @@ import keystate
 import pyarrow as pa
 import pytest
 from keystate import DeclarationError, FunctionError, OutputTag, ReduceFunction, agg
-from keystate._codec import struct_codec
 from keystate._operators.combined import CombiningTask
+from keystate._operators.function_specs import make_function_spec
 from keystate._operators.pickling import pickled
-from keystate._operators.plans import make_plan
 from keystate._operators.typed import typed_rows
-from keystate._spec import resolve_schema
+from keystate._spec.specs import resolve_schema
+from keystate._types.codec import struct_codec
 from keystate._worker.aggregates.computing import Aggregation
 from keystate._worker.aggregates.declared import accumulator_type, resolve
 from keystate._worker.aggregates.key_groups import groups_of, key_numbers
-from keystate._worker.calls.plan import Style
+from keystate._worker.calls.function_spec import Style
 from keystate.errors import OutputTypeError
 from keystate.testing import KeyedProcessHarness, rows_of
 
@@ -116,10 +116,10 @@ def batches_of(schema: str, rows: list[Any], size: int) -> Iterator[pa.RecordBat
 
 
 def reducing(fn: Any, schema: str, keys: list[int], row_type: Any = None) -> CombiningTask:
-    plan = make_plan(fn, ReduceFunction, "reduce", Style.MAP)
+    function_spec = make_function_spec(fn, ReduceFunction, "reduce", Style.MAP)
     struct = resolve_schema(schema, "rows")
     shape = None if row_type is None else typed_rows(struct, row_type)[1]
-    return CombiningTask("CombineRows", (pickled(plan, fn), struct, shape, tuple(keys)))
+    return CombiningTask("CombineRows", (pickled(function_spec, fn), struct, shape, tuple(keys)))
 
 
 ROWS = "key string, sub double, n long, last timestamp, all array<long>"

@@ -20,11 +20,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from keystate import MapStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
-from keystate._codec import structs
-from keystate._codec.factory import struct_codec
-from keystate._codec.rows import row_class
 from keystate._compiled import plain
-from keystate._spec import StateSpec
+from keystate._spec.specs import StateSpec
+from keystate._types.codec import structs
+from keystate._types.codec.factory import struct_codec
+from keystate._types.codec.rows import row_class
 from keystate._types.ddl import parse_ddl
 from keystate._worker.state import maps as map_state
 from keystate._worker.state import values as states

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import keystate
 import pytest
 from keystate import ConfigurationError, PredefinedOptions
-from keystate._facts import read
 from pyspark.sql import SparkSession
 
 from docs.site import tables
@@ -29,7 +29,7 @@ def test_each_file_of_facts_is_on_a_page() -> None:
 
 
 def test_bounds_of_settings_that_python_has_too() -> None:
-    settings = read("settings")
+    settings = json.loads((tables.FACTS / "settings.json").read_text())
     options = settings["spark.keystate.rocksdb.predefinedOptions"]
     assert [option.value for option in PredefinedOptions] == options["values"]
     assert PredefinedOptions.DEFAULT.value == options["default"]

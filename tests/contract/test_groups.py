@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from keystate import agg
-from keystate._codec import codec
+from keystate._types.codec import codec
 from keystate._worker.aggregates.computing import Aggregation
 from keystate._worker.aggregates.declared import accumulator_type, resolve
 from keystate._worker.aggregates.groups import Groups, stable_order

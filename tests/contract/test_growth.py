@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keystate._page.growth import growth
+from keystate.tools.page.growth import growth
 
 HOUR = 3_600_000
 

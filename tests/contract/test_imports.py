@@ -10,8 +10,8 @@ from pathlib import Path
 
 import keystate
 import pytest
-from keystate._page import rendering
-from keystate._shown import Shown
+from keystate._types.shown import Shown
+from keystate.tools.page import rendering
 
 PACKAGE = Path(keystate.__file__).parent
 
@@ -24,7 +24,7 @@ def module_of(path: Path) -> str:
 MODULES = {module_of(path): ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
 PACKAGES = [module_of(path) for path in PACKAGE.rglob("__init__.py")]
 #: What stands on the library: the command, and how reports look.
-TOOLS = ("keystate.__main__", "keystate._command", "keystate._page")
+TOOLS = ("keystate.__main__", "keystate.tools", "keystate.tools.page")
 
 
 def imported(node: ast.AST) -> Iterator[str]:
@@ -82,7 +82,7 @@ def test_the_library_imports_no_tools() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_tool(node.value)
     ]
-    assert named == ["keystate._shown"]
+    assert named == ["keystate._types.shown"]
 
 
 def test_each_report_has_a_renderer() -> None:

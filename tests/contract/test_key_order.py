@@ -11,7 +11,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import KeyedProcessFunction, KeyOrder, SortedMapStateDescriptor
-from keystate._codec import codec
+from keystate._types.codec import codec
 from keystate._types.ddl import parse_ddl
 from keystate._types.ordering import sort_key
 from keystate.testing import KeyedProcessHarness

@@ -26,9 +26,9 @@ from keystate import (
     Time,
     ValueStateDescriptor,
 )
-from keystate._codec import struct_codec
 from keystate._compiled import NATIVE, plain
-from keystate._spec import resolve_type
+from keystate._spec.specs import resolve_type
+from keystate._types.codec import struct_codec
 from keystate._worker.calls import row_loops
 from keystate.testing import KeyedProcessHarness, KeyedTwoInputHarness, rows_of
 from keystate.windows import (

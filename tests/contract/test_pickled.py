@@ -23,8 +23,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 from keystate import CheckpointError, StateTypeError, ValueStateDescriptor
-from keystate._codec.rows import row_maker
-from keystate._spec import resolve_state
+from keystate._spec.specs import resolve_state
+from keystate._types.codec.rows import row_maker
 from keystate._worker.operator_state.operator_states import OperatorListState
 from keystate._worker.pickles import plain_data
 from keystate._worker.pickles.pickled import Pickles

@@ -10,10 +10,10 @@ import keystate
 import pyarrow as pa
 import pytest
 from keystate import KeystateError
-from keystate import _protocol as protocol
-from keystate._kinds import StateKind
-from keystate._protocol import VERSION, Control, Part, broadcast_column, state_column
+from keystate._spec import protocol as protocol
+from keystate._spec.protocol import VERSION, Control, Part, broadcast_column, state_column
 from keystate._worker.task import TaskFunction
+from keystate.state.kinds import StateKind
 from keystate.testing import KeyedProcessHarness
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -40,7 +40,13 @@ POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
-IN_PACKAGE = ["errors.json", "settings.json", "versions.properties", "py.typed", "_page/page.js"]
+IN_PACKAGE = [
+    "errors.json",
+    "settings.json",
+    "versions.properties",
+    "py.typed",
+    "tools/page/page.js",
+]
 
 
 def zipped(path: Path, files: Mapping[str, str | bytes]) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import keystate
 import pytest
 from keystate import DeclarationError, TimeDomain
-from keystate._checkpoint.differences import changed_parts
-from keystate._counted import counted
-from keystate._replay.steps import Difference
+from keystate._types.counted import counted
+from keystate.checkpoints.differences import changed_parts
+from keystate.live.replay.steps import Difference
 from keystate.testing import KeyedTwoInputHarness, rows_of, same_values
 from keystate.testing._job import Clock
 from keystate.testing._literals import Literals

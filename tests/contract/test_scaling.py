@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from keystate import ScalingPolicy
 from keystate.errors import ConfigurationError
-from keystate.scaling import Load
+from keystate.live.elastic.scaling import Load
 
 
 class Simulated:

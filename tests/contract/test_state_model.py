@@ -20,7 +20,7 @@ from keystate import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 
 OPERATIONS = "key long, number int, operation string, argument string"
 RESULTS = "key long, number int, result string"

@@ -12,7 +12,7 @@ import keystate
 import numpy as np
 import pytest
 from keystate import KeyedProcessFunction, TimeDomain, ValueStateDescriptor
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from keystate.testing import KeyedProcessHarness
 from pyspark.errors import StreamingQueryException
 

@@ -21,10 +21,10 @@ from keystate import (
     dead_letter_schema,
     dead_letters,
 )
-from keystate._codec import codec, struct_codec
-from keystate._codec.base import Codec
-from keystate._codec.misfits import Misfit
-from keystate._codec.packed import PackedRows
+from keystate._types.codec import codec, struct_codec
+from keystate._types.codec.base import Codec
+from keystate._types.codec.misfits import Misfit
+from keystate._types.codec.packed import PackedRows
 from keystate.testing import KeyedProcessHarness
 from pyspark.sql import types as T
 

@@ -21,8 +21,8 @@ from keystate import (
     OutputTag,
     ValueStateDescriptor,
 )
-from keystate._codec import codec
-from keystate._spec import resolve_state, resolve_type
+from keystate._spec.specs import resolve_state, resolve_type
+from keystate._types.codec import codec
 from keystate._worker.operators.batch_columns import NoColumnError, as_array
 from keystate.testing import KeyedProcessHarness, rows_of
 from pyspark.sql import Row

@@ -11,7 +11,7 @@ import subprocess
 import sysconfig
 from pathlib import Path
 
-from keystate.session import versions
+from keystate._jvm.session import versions
 
 from docs.site import matrix
 from tests.stores import lakes

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from keystate import agg
-from keystate._kinds import StateKind
-from keystate._spec import StateSpec
+from keystate._spec.specs import StateSpec
 from keystate._worker.aggregates.computing import Aggregation
 from keystate._worker.aggregates.declared import accumulator_type, resolve
 from keystate._worker.state.window_columns import WindowColumns
+from keystate.state.kinds import StateKind
 from pyspark.sql import types as T
 
 COUNT = resolve([agg.count().alias("n")], T.StructType([]))

@@ -6,7 +6,7 @@ import random
 from typing import Any
 
 import pytest
-from keystate._codec import struct_codec
+from keystate._types.codec import struct_codec
 from keystate._types.ddl import parse_ddl
 from keystate._types.hash import KeyGroups
 from pyspark.sql import functions as F

@@ -20,8 +20,8 @@ from typing import Any
 import keystate
 import pyarrow as pa
 from keystate import KeyedProcessFunction, ValueStateDescriptor, admin
-from keystate._canary import promotion
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
+from keystate.live.canary import promotion
 from pyspark.sql import SparkSession
 
 from tests.fault import batch_files, sessions
@@ -142,7 +142,7 @@ def main(folder: Path, checkpoint_format: str, backend: str, seed: int, waits: s
         (folder / "promotes").touch()
         to = place(folder, number + 1) if edits else None
         query = canary.promote(
-            production, start_old=production, to=to, border_seconds=rng.choice((0, 60))
+            production, start_old=production, to=to, timeout_seconds=rng.choice((0, 60))
         )
         (folder / "promotes").unlink()
         (folder / "at-work").unlink()

@@ -21,7 +21,7 @@ from typing import Any
 import keystate
 import pyarrow as pa
 from keystate import admin
-from keystate.session import PROVIDER, PROVIDER_KEY
+from keystate._jvm.session import PROVIDER, PROVIDER_KEY
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.fault import batch_files, faults, sessions

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import keystate
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 
 from tests.fault import restart_query, sessions
@@ -38,7 +38,7 @@ def main(folder: Path, checkpoint_format: str, backend: str, seed: int) -> None:
         time.sleep(0.02)
     while committed(folder) < restart_query.FILES:
         (folder / "rescales").touch()
-        query.rescale(rng.randint(1, 6), border_seconds=rng.choice((0, 60)))
+        query.rescale(rng.randint(1, 6), timeout_seconds=rng.choice((0, 60)))
         (folder / "rescales").unlink()
         time.sleep(rng.uniform(0, 0.3))
     query.stop()

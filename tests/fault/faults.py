@@ -6,7 +6,7 @@ import os
 import zipfile
 from pathlib import Path
 
-from keystate.session import check_spark_version
+from keystate._jvm.session import check_spark_version
 from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]

@@ -23,7 +23,7 @@ from keystate import (
     Time,
     ValueStateDescriptor,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from keystate.windows import EventTimeSessionWindows, ProcessWindowFunction
 from pyspark.sql import DataFrame, SparkSession
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import keystate
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 

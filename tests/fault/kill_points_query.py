@@ -12,7 +12,7 @@ from typing import Any
 
 import keystate
 from keystate import ValueStateDescriptor
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 
 from tests.fault import faults, restart_query, sessions
 

@@ -28,8 +28,8 @@ from keystate import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
+from keystate._jvm.session import FORMAT_KEY
 from keystate.admin import read_state
-from keystate.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 
 from tests.fault import batch_files, events, sessions

@@ -15,7 +15,7 @@ from typing import Any
 
 import keystate
 from keystate import KeyedProcessFunction, ValueStateDescriptor
-from keystate.session import PROVIDER, PROVIDER_KEY
+from keystate._jvm.session import PROVIDER, PROVIDER_KEY
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.fault import sessions

@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 
 import pyspark
-from keystate.session import FORMAT_KEY, versions
+from keystate._jvm.session import FORMAT_KEY, versions
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Whether a query with checkpoint format v1 may have v2 at a later start.

@@ -20,7 +20,7 @@ import keystate
 import pyarrow as pa
 import pyarrow.parquet as pq
 from keystate import CheckpointedFunction, KeyedProcessFunction, ValueStateDescriptor
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from keystate.state import ListStateDescriptor
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F

@@ -12,7 +12,7 @@ from typing import Any
 
 import keystate
 from keystate import KeyedProcessFunction, ListCheckpointed, SourceFunction, ValueStateDescriptor
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 
 from tests.fault import batch_files, sessions

@@ -22,7 +22,7 @@ from typing import Any
 import keystate
 import pyarrow as pa
 from keystate import KeyedProcessFunction, ValueStateDescriptor, admin
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 
 from tests.fault import batch_files, faults, sessions

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import keystate
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark import TaskContext
 
 from tests.fault import events, faults, restart_query, sessions

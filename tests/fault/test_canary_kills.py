@@ -13,7 +13,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import admin
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 from tests.drawn import drawn

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from keystate import admin
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 
 from tests.fault import batch_files, elastic_query, restart_query
 from tests.fault.drivers import Driver, committed

@@ -19,7 +19,7 @@ from keystate import (
     SortedMapStateDescriptor,
     ValueStateDescriptor,
 )
-from keystate._codec import TooLarge, codec
+from keystate._types.codec import TooLarge, codec
 from keystate.testing import KeyedProcessHarness
 from pyspark.sql.types import BinaryType
 

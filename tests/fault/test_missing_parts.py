@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from keystate import admin
-from keystate.session import PROVIDER, PROVIDER_KEY
+from keystate._jvm.session import PROVIDER, PROVIDER_KEY
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 

@@ -14,8 +14,8 @@ from typing import Any
 import keystate
 import pytest
 from keystate import admin
+from keystate._jvm.session import FORMAT_KEY
 from keystate.errors import CheckpointError
-from keystate.session import FORMAT_KEY
 
 from tests.drawn import drawn
 from tests.fault import batch_files

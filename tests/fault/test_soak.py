@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from keystate import admin
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 
 from tests.fault import soak_query
 from tests.fault.drivers import CLUSTER, Driver

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 
 from tests.drawn import drawn
 from tests.fault import batch_files

@@ -15,7 +15,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import KeyedProcessFunction, MapStateDescriptor, ValueStateDescriptor
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 
 KEYS = 8
 # More than two pages of a map that is asked for.

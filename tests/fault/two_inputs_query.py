@@ -20,7 +20,7 @@ from keystate import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 
 from tests.fault import batch_files, sessions

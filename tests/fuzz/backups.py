@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from keystate import admin
-from keystate._command.backups import prune
+from keystate.tools.backups import prune
 
 START = datetime(2026, 6, 1, 12, tzinfo=timezone.utc)
 

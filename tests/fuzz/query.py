@@ -16,7 +16,7 @@ from typing import Any
 
 import keystate
 from keystate import OutputTag
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 
 from tests.conftest import Stream
 from tests.contract.aggregated import at

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 
 from tests.matrix.cell import Setting, differences

@@ -25,7 +25,7 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.sql import DataFrame, Row
 
 from tests import jvm_archive
@@ -574,7 +574,7 @@ def test_command_in_this_process(
     tmp_path: Path,
 ) -> None:
     """The other commands, on the session of the tests."""
-    from keystate import __main__ as command
+    from keystate.tools import command
 
     fed = stream(SCHEMA)
     fed.feed([("a", 1), ("b", 2)])

@@ -21,7 +21,7 @@ from keystate import (
     SortedMapStateDescriptor,
     ValueStateDescriptor,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 from tests.drawn import drawn

@@ -16,7 +16,7 @@ from keystate import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.errors import PythonException, StreamingQueryException
 
 from tests.drawn import drawn

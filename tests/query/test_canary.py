@@ -20,8 +20,8 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
-from keystate._starts import is_same
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
+from keystate.live.starts import is_same
 
 from tests.drawn import drawn
 

@@ -16,8 +16,8 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
-from keystate._canary import promotion
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
+from keystate.live.canary import promotion
 from pyspark.errors import StreamingQueryException
 
 from tests.drawn import drawn

@@ -9,7 +9,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import ConfigurationError
-from keystate.session import (
+from keystate._jvm.session import (
     CATALOG,
     CATALOG_KEY,
     CONNECT_PLUGIN,
@@ -98,7 +98,7 @@ def test_interpreter_of_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_jar_not_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("keystate.session._PACKAGE", tmp_path)
+    monkeypatch.setattr("keystate._jvm.session._PACKAGE", tmp_path)
     with pytest.raises(ConfigurationError, match=r"no jar for Spark .* make jar SPARK="):
         configured()
 

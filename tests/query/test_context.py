@@ -24,7 +24,7 @@ from keystate import (
     ValueStateDescriptor,
 )
 from keystate._operators.discovery import discover_states
-from keystate._spec import DELAY_KEY, resolve_state
+from keystate._spec.specs import DELAY_KEY, resolve_state
 from keystate._worker.calls.sent import SentFunction
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.state.open_state import open_state
@@ -388,13 +388,13 @@ def test_discovery_opens_a_copy() -> None:
         def close(self) -> None:
             del self.opened
 
-    from keystate._worker.calls.plan import FunctionPlan, Style
+    from keystate._worker.calls.function_spec import FunctionSpec, Style
     from pyspark.sql.types import LongType
 
     Stateful.element = LongType()  # type: ignore[attr-defined]
     function = Stateful()
     states, *_ = discover_states(
-        SentFunction.of(FunctionPlan(function, "process_element", Style.PROCESS))
+        SentFunction.of(FunctionSpec(function, "process_element", Style.PROCESS))
     )
     assert [state.name for state in states] == ["l"]
     assert not hasattr(function, "opened")

@@ -21,7 +21,7 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 

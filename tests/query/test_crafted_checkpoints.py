@@ -21,8 +21,8 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
+from keystate._jvm.session import FORMAT_KEY
 from keystate._worker.pickles import plain_data
-from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 from examples.counter_source import CounterSource

@@ -15,7 +15,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import CheckpointError, KeyedProcessFunction, ValueStateDescriptor, admin
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 
 from examples.counter_source import CounterSource
 from tests.drawn import drawn

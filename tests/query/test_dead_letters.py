@@ -118,11 +118,11 @@ def test_letters_and_replays_over_restarts(
     row = F.col("row").withField("value", F.lit(1000) - F.col("row.value"))
     mended = letters.withColumn("row", row)
     first = mended.where("row.value < 1004")
-    assert keystate.replay_letters(first, corrected) == 3
+    assert keystate.replay_dead_letters(first, corrected) == 3
     assert sum(run()) == 0
     settings(**{"spark.keystate.backend": "hashmap", "spark.sql.shuffle.partitions": "2"})
-    assert keystate.replay_letters(mended, corrected) == 4
-    assert keystate.replay_letters(mended, corrected) == 0
+    assert keystate.replay_dead_letters(mended, corrected) == 4
+    assert keystate.replay_dead_letters(mended, corrected) == 0
     run()
     rows = spark.read.parquet(main)
     in_order = [(key, 1000 - value) for key, value in [*bad[:3], *bad[3:], (1, -100)]]
@@ -181,10 +181,10 @@ def test_letters_of_a_sink_and_of_batches(
     policy = keystate.dead_letters(plain)
     fed = stream("key long, value long")
     keyed = keystate.keyed(fed.source(), "key")
-    with pytest.raises(DeclarationError, match="write_letters needs"):
-        keyed.add_sink(invoke, write_letters=FileSink(str(letters)))
+    with pytest.raises(DeclarationError, match="write_dead_letters needs"):
+        keyed.add_sink(invoke, write_dead_letters=FileSink(str(letters)))
     fed.feed([(i % 2, i) for i in range(7)])
-    writer = keyed.add_sink(invoke, on_error=policy, write_letters=FileSink(str(letters)))
+    writer = keyed.add_sink(invoke, on_error=policy, write_dead_letters=FileSink(str(letters)))
     query = writer.option("checkpointLocation", str(fed.checkpoint)).trigger(availableNow=True)
     query.start().awaitTermination()
     found = spark.read.parquet(str(letters)).select("message", "row").collect()
@@ -232,7 +232,7 @@ def test_replays_of_runs_in_another_order(spark: Any, tmp_path: Path) -> None:
         folder = str(tmp_path / name)
         keystate.with_replays(spark.readStream.schema(schema).parquet(str(tmp_path)), folder)
         counts = [
-            keystate.replay_letters(spark.createDataFrame(letters, letter), folder)
+            keystate.replay_dead_letters(spark.createDataFrame(letters, letter), folder)
             for letters in calls
         ]
         return counts, rows(folder)
@@ -289,7 +289,7 @@ def test_replays_of_a_micro_batch_that_runs_again_with_other_partitions(
     letters = spark.createDataFrame(
         [(letter.id, letter.row) for letter in found], f"id string, row struct<{SCHEMA}>"
     )
-    assert keystate.replay_letters(letters.withColumn("row", row), corrected) == 16
+    assert keystate.replay_dead_letters(letters.withColumn("row", row), corrected) == 16
     run(3)
     assert sorted(emitted) == sorted([*range(8)] * 2)
 
@@ -316,9 +316,9 @@ def test_replays_of_what_does_not_fit(spark: Any, tmp_path: Path) -> None:
     keystate.with_replays(read, str(tmp_path / "folder"))
     other = spark.createDataFrame([("1", (1,))], "id string, row struct<key: long>")
     with pytest.raises(DeclarationError, match="from_json"):
-        keystate.replay_letters(other, str(tmp_path / "folder"))
+        keystate.replay_dead_letters(other, str(tmp_path / "folder"))
     with pytest.raises(DeclarationError, match="columns id and row"):
-        keystate.replay_letters(other.select("id"), str(tmp_path / "folder"))
+        keystate.replay_dead_letters(other.select("id"), str(tmp_path / "folder"))
 
 
 class Looks(KeyedProcessFunction):

@@ -8,9 +8,8 @@ from typing import Any
 
 import pyspark
 import pytest
-from keystate import __main__ as command
-from keystate._command import doctor
-from keystate.session import versions
+from keystate._jvm.session import versions
+from keystate.tools import command, doctor
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 #: What versions.properties may have for this line of Spark alone.

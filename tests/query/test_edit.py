@@ -20,7 +20,7 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.sql import functions as F
 
 from tests.drawn import drawn

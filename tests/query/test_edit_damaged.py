@@ -10,7 +10,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import CheckpointError, KeyedProcessFunction, ValueStateDescriptor, admin
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.sql import functions as F
 
 from tests.drawn import drawn

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from keystate import CheckpointError, DeclarationError, ValueStateDescriptor, admin
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

@@ -22,7 +22,7 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.sql import functions as F
 
 from tests.query.test_operator_state import buffered

@@ -15,8 +15,8 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
-from keystate._checkpoint.state_reader import StateReader
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
+from keystate.checkpoints.state_reader import StateReader
 from pyspark.sql import functions as F
 
 from tests.drawn import drawn

@@ -24,8 +24,8 @@ from keystate import (
     admin,
 )
 from keystate._jvm import bridge
-from keystate._rescale_requests import Withdrawn
-from keystate.elasticity import ON_RESTART, PARTITIONS
+from keystate.checkpoints.rescale_requests import Withdrawn
+from keystate.live.elastic.elastic import ON_RESTART, PARTITIONS
 from pyspark.errors import StreamingQueryException
 
 KEYS = 10
@@ -304,7 +304,7 @@ def test_a_stop_that_takes_too_long_ends_it_with_the_error(
         time.sleep(0.01)
     time.sleep(1)
     with pytest.raises(ConfigurationError, match="from 2 to 3 partitions and did not end in time"):
-        query.rescale(3, border_seconds=0.1)
+        query.rescale(3, timeout_seconds=0.1)
     with pytest.raises(ConfigurationError, match="did not end in time"):
         query.awaitTermination(60)
     assert not query.isActive and "did not end in time" in str(query.exception())
@@ -400,6 +400,6 @@ def test_it_follows_the_load(
 
 
 def test_without_a_session(monkeypatch: Any) -> None:
-    monkeypatch.setattr("keystate.elasticity.SparkSession.getActiveSession", lambda: None)
+    monkeypatch.setattr("keystate.live.elastic.elastic.SparkSession.getActiveSession", lambda: None)
     with pytest.raises(ConfigurationError, match="needs a Spark session"):
         keystate.elastic(lambda: None)

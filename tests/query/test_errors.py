@@ -15,7 +15,7 @@ from keystate import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 OUTPUT = "key long, count long"

@@ -16,9 +16,9 @@ from keystate import (
     OutputTypeError,
     ValueStateDescriptor,
 )
-from keystate.__main__ import main
-from keystate._spec import resolve_type
+from keystate._spec.specs import resolve_type
 from keystate.testing import KeyedProcessHarness
+from keystate.tools.command import main
 from pyspark.sql import types as T
 
 

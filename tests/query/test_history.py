@@ -19,10 +19,10 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
-from keystate.__main__ import main
-from keystate._checkpoint.differences import changed_parts, moment
-from keystate._checkpoint.history import Change, KeyReader
-from keystate._command.history import KeyFollower
+from keystate.checkpoints.differences import changed_parts, moment
+from keystate.checkpoints.history import Change, KeyReader
+from keystate.tools.command import main
+from keystate.tools.history import KeyFollower
 
 from tests.query.test_lookup import KEYS, jobs
 

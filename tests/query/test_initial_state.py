@@ -21,7 +21,7 @@ from keystate import (
     OutputTag,
     ValueStateDescriptor,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from keystate.testing import KeyedProcessHarness, rows_of
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import keystate
 import pytest
 from keystate import DeclarationError, KeyedProcessFunction, ValueStateDescriptor, agg
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sf
 from pyspark.sql import types as T

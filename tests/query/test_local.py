@@ -14,11 +14,11 @@ from typing import Any
 import keystate
 import pytest
 from keystate import CheckpointError, admin
-from keystate._checkpoint.lookup import Target
-from keystate._java.class_cache import class_cache
-from keystate._java.installed import identity
 from keystate._jvm import bridge, local
-from keystate.session import FORMAT_KEY
+from keystate._jvm.class_cache import class_cache
+from keystate._jvm.java import identity
+from keystate._jvm.session import FORMAT_KEY
+from keystate.checkpoints.lookup import Target
 
 from tests.drawn import drawn
 from tests.query.test_lookup import KINDS, Kinds, expected

@@ -24,7 +24,7 @@ from keystate import (
     StateTypeError,
     ValueStateDescriptor,
 )
-from keystate._spec import resolve_state
+from keystate._spec.specs import resolve_state
 from keystate.testing import KeyedProcessHarness
 from keystate.windows import ProcessWindowFunction
 from pyspark.errors import PythonException, StreamingQueryException

@@ -21,9 +21,9 @@ from keystate import (
     admin,
 )
 from keystate._jvm import bridge
-from keystate._page import charts_js, document
-from keystate._page.charts import charts
-from keystate._page.spread import by_partition, choices, moved, partition_of, skew
+from keystate.tools.page import charts_js, document
+from keystate.tools.page.charts import charts
+from keystate.tools.page.spread import by_partition, choices, moved, partition_of, skew
 
 from tests.query.browser import Browser
 

@@ -14,7 +14,7 @@ from keystate import (
     ListStateDescriptor,
     ProcessFunction,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 from tests.drawn import drawn

@@ -26,8 +26,8 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
+from keystate._jvm.session import FORMAT_KEY
 from keystate.errors import CheckpointError
-from keystate.session import FORMAT_KEY
 from keystate.windows import TumblingEventTimeWindows, WindowFunction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F

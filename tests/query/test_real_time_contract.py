@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tests.conftest import Stream

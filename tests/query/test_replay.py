@@ -25,7 +25,7 @@ from keystate import (
     Time,
     agg,
 )
-from keystate._replay import every_key
+from keystate.live.replay import every_key
 from keystate.windows import (
     CountTrigger,
     EventTimeSessionWindows,

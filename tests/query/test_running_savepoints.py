@@ -15,11 +15,12 @@ from typing import Any
 
 import keystate
 import pytest
-from keystate import CheckpointError, _rescale_requests, admin
-from keystate.__main__ import main
-from keystate._command import backups
+from keystate import CheckpointError, admin
 from keystate._jvm import bridge
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
+from keystate.checkpoints import rescale_requests as _rescale_requests
+from keystate.tools import backups
+from keystate.tools.command import main
 from pyspark.sql import DataFrame
 
 from tests.drawn import drawn

@@ -20,11 +20,11 @@ from typing import Any
 import keystate
 import pytest
 from keystate import KeyedProcessFunction, SortedMapStateDescriptor, ValueStateDescriptor
-from keystate import __main__ as command
-from keystate._command.serve import StateServer
 from keystate._types.ddl import parse_ddl
 from keystate._types.plain import from_json, to_json
 from keystate.errors import StateTypeError
+from keystate.tools import command
+from keystate.tools.serve import StateServer
 from pyspark.sql import Row
 
 SCHEMA = "user string, day date, value long"

@@ -13,7 +13,8 @@ from typing import Any
 import keystate
 import pyspark
 import pytest
-from keystate import ConfigurationError, session
+from keystate import ConfigurationError
+from keystate._jvm import session
 from pyspark.sql import SparkSession
 
 from tests import jvm_archive

@@ -19,7 +19,7 @@ from keystate import (
     OutputTag,
     ValueStateDescriptor,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.errors import PythonException
 from pyspark.sql import functions as F
 

@@ -21,7 +21,7 @@ from keystate import (
     ValueStateDescriptor,
     admin,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.errors import AnalysisException, IllegalArgumentException
 from pyspark.sql import DataFrame
 

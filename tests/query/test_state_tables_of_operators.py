@@ -9,7 +9,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import KeyedProcessFunction, StateTtlConfig, Time, ValueStateDescriptor, admin
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.errors import AnalysisException
 
 #: Of names of folders, of SQL and of URLs.

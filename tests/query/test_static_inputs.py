@@ -18,7 +18,7 @@ from keystate import (
     admin,
     agg,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from keystate.windows import TumblingEventTimeWindows
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F

@@ -51,7 +51,7 @@ def test_nothing_is_cut_off_or_pending(
     running: list[Any],
 ) -> None:
     """Rows wait all the time, so a next micro-batch would begin at once."""
-    settings(**{keystate.session.FORMAT_KEY: checkpoint_format})
+    settings(**{keystate._jvm.session.FORMAT_KEY: checkpoint_format})
     fed = stream("key string")
     batches = [[(f"key {i}",), ("all",)] for i in range(150)]
     fed.feed(*batches)
@@ -70,7 +70,7 @@ def test_nothing_is_cut_off_or_pending(
         while len(sink.ended) < before + 3:
             assert query.isActive, query.exception()
             time.sleep(0.01)
-        assert keystate.stop_at_border(query)
+        assert keystate.stop_after_batch(query)
         assert not query.isActive and query.exception() is None
         assert sink.began == sink.ended == list(range(len(sink.ended)))
         assert logged(fed.checkpoint, "offsets") == logged(fed.checkpoint, "commits")
@@ -92,9 +92,9 @@ def test_one_that_is_idle_or_has_ended(
     query = writer.option("checkpointLocation", str(fed.checkpoint)).start()
     running.append(query)
     query.processAllAvailable()
-    assert keystate.stop_at_border(query, border_seconds=20)
+    assert keystate.stop_after_batch(query, timeout_seconds=20)
     assert not query.isActive
-    assert keystate.stop_at_border(query)
+    assert keystate.stop_after_batch(query)
 
 
 def test_a_micro_batch_that_takes_too_long_is_cut_off(
@@ -116,7 +116,7 @@ def test_a_micro_batch_that_takes_too_long_is_cut_off(
     running.append(query)
     while not begun:
         time.sleep(0.01)
-    assert not keystate.stop_at_border(query, border_seconds=0.2)
+    assert not keystate.stop_after_batch(query, timeout_seconds=0.2)
     assert not query.isActive
     # It is not held any more: the next start does all of it.
     again = writer.trigger(availableNow=True).start()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from keystate.session import FORMAT_KEY, PROVIDER, PROVIDER_KEY
+from keystate._jvm.session import FORMAT_KEY, PROVIDER, PROVIDER_KEY
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from keystate.__main__ import main
-from keystate._java.class_cache import session_archive, session_options
+from keystate._jvm.class_cache import session_archive, session_options
+from keystate.tools.command import main
 
 from tests import jvm_archive
 

@@ -10,8 +10,8 @@ from typing import Any
 import keystate
 import pytest
 from keystate import KeyedProcessFunction, ValueStateDescriptor, admin
+from keystate._jvm.session import FORMAT_KEY
 from keystate.errors import CheckpointError
-from keystate.session import FORMAT_KEY
 
 from tests.spark_queries import (
     SCHEMA,

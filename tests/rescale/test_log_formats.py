@@ -9,7 +9,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import admin, agg
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F
 

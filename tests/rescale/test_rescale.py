@@ -17,7 +17,7 @@ from keystate import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 
 from tests.conftest import KEEP_SECONDS, Stream

@@ -14,8 +14,8 @@ import keystate
 import pyspark
 import pyspark.sql.functions as F
 import pytest
+from keystate._jvm.session import FORMAT_KEY
 from keystate.errors import CheckpointError
-from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor

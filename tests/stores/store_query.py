@@ -19,7 +19,7 @@ from typing import Any
 
 import keystate
 from keystate import admin
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 from pyspark.sql import SparkSession
 
 from tests.fault import sessions

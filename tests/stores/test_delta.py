@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 
 from tests import jvm_archive
 from tests.fault import faults

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from keystate.session import FORMAT_KEY
+from keystate._jvm.session import FORMAT_KEY
 
 from tests import jvm_archive
 from tests.fault import faults

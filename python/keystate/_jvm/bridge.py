@@ -20,7 +20,14 @@ from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource
 
 from keystate._jvm.base import Jvm
-from keystate._operators.declared import Operator
+from keystate._jvm.session import (
+    EXTENSION,
+    PROVIDER,
+    PROVIDER_KEY,
+    check_spark_version,
+    state_store_provider,
+)
+from keystate._operators.definition import Operator
 from keystate._operators.schema_rows import SchemaRows
 from keystate._operators.task import task_function
 from keystate._worker.pickles.pickled import SETTING
@@ -32,13 +39,6 @@ from keystate.errors import (
     KeystateError,
     StorageError,
     code_in,
-)
-from keystate.session import (
-    EXTENSION,
-    PROVIDER,
-    PROVIDER_KEY,
-    check_spark_version,
-    state_store_provider,
 )
 
 _HINT = "build the session with keystate.configure(SparkSession.builder).getOrCreate()"

@@ -27,9 +27,9 @@ from pyspark.sql.datasource import DataSource
 from pyspark.util import PythonEvalType
 
 from keystate._jvm.base import Jvm, called
+from keystate._jvm.session import CONNECT_PLUGIN, server_settings, versions
 from keystate._worker.task import TaskFunction
 from keystate.errors import ConfigurationError
-from keystate.session import CONNECT_PLUGIN, server_settings, versions
 
 #: What the jar's `BridgeCall` has too.
 _TYPE_URL = "keystate/bridge/2"

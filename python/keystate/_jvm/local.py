@@ -19,10 +19,10 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 from pyspark.find_spark_home import _find_spark_home
 
-from keystate._java.class_cache import class_cache
-from keystate._java.installed import found_java, identity, no_java
 from keystate._jvm.base import Jvm, refusal
-from keystate.session import jar_path, spark_defaults
+from keystate._jvm.class_cache import class_cache
+from keystate._jvm.java import found_java, identity, no_java
+from keystate._jvm.session import jar_path, spark_defaults
 
 _BRIDGE = "org.apache.spark.sql.keystate.LocalBridge"
 

@@ -6,15 +6,14 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._spec import check_distinct
+from keystate._spec.specs import check_distinct
 from keystate._worker.aggregates.declared import (
     ColumnAggregate,
     accumulator_type,
     result_fields,
 )
-from keystate._worker.calls.plan import FunctionPlan, Style
-from keystate.functions import Function
-from keystate.runtime import RuntimeContext
+from keystate._worker.calls.function_spec import FunctionSpec, Style
+from keystate.functions import Function, RuntimeContext
 from keystate.state import ValueStateDescriptor
 
 
@@ -38,16 +37,18 @@ class ColumnAggregateFunction(Function):
         """A batch emits by timers; they fire many at a time, without a call for each."""
 
 
-def aggregate_plan(
+def aggregate_spec(
     aggregates: tuple[ColumnAggregate, ...], keys: T.StructType, streaming: bool, combined: bool
-) -> tuple[FunctionPlan, T.StructType]:
+) -> tuple[FunctionSpec, T.StructType]:
     """How aggregates of the columns of a key are computed, and what they emit.
 
     Raises:
         DeclarationError: two columns of that have one name.
     """
     function = ColumnAggregateFunction(aggregates, combined)
-    plan = FunctionPlan(function, "", Style.COLUMNS, on_timer="" if streaming else "on_timer")
+    function_spec = FunctionSpec(
+        function, "", Style.COLUMNS, on_timer="" if streaming else "on_timer"
+    )
     output = T.StructType([*keys.fields, *result_fields(aggregates)])
     check_distinct(output, "the output of aggregate()")
-    return plan, output
+    return function_spec, output

@@ -15,17 +15,17 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
-from keystate._codec import struct_codec
-from keystate._operators.declared import Input
+from keystate._operators.definition import Input
 from keystate._operators.pickling import pickled
 from keystate._operators.schema_rows import SchemaRows
-from keystate._spec import DELAY_KEY, check_columns
+from keystate._spec.specs import DELAY_KEY, check_columns
+from keystate._types.codec import struct_codec
 from keystate._types.ddl import column_of, quoted
 from keystate._worker.aggregates.declared import ColumnAggregate, accumulator_type
-from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate.errors import DeclarationError
 from keystate.functions import Function, OutputTag
-from keystate.row_errors import OnError
+from keystate.functions.dead_letters import OnError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,18 +99,18 @@ def _refusal(what: str, why: str, instead: str) -> DeclarationError:
     return DeclarationError(f"combine=True does not go together with {what}: {why}; {instead}")
 
 
-def combined_rows(plan: FunctionPlan, rows: Input, keys: Sequence[str]) -> Input:
+def combined_rows(function_spec: FunctionSpec, rows: Input, keys: Sequence[str]) -> Input:
     """The rows of a stream, reduced before the shuffle.
 
     Args:
-        plan: how the function of two rows is called.
+        function_spec: how the function of two rows is called.
         rows: the stream. The harness's rows come one by one, and stay as they are.
         keys: its key columns.
 
     Raises:
         DeclarationError: the function has more than a ``reduce``.
     """
-    fn = plan.function
+    fn = function_spec.function
     for method in ("open", "close"):
         own = getattr(type(fn), method, None)
         if own is not None and own is not getattr(Function, method):
@@ -128,7 +128,9 @@ def combined_rows(plan: FunctionPlan, rows: Input, keys: Sequence[str]) -> Input
         return rows
     check_columns(rows.row_type, "the input")
     places = tuple(rows.row_type.names.index(key) for key in keys)
-    task = CombiningTask("CombineRows", (pickled(plan, fn), rows.row_type, rows.shape, places))
+    task = CombiningTask(
+        "CombineRows", (pickled(function_spec, fn), rows.row_type, rows.shape, places)
+    )
     return _combined(rows, rows.df, task, rows.row_type, keys)
 
 

@@ -10,18 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from keystate._spec import StateSpec, resolve_lasting_state, resolve_state
-from keystate._subtask import Subtask
+from keystate._spec.specs import StateSpec, resolve_lasting_state, resolve_state
 from keystate._worker.calls.event_loop import EventLoop
-from keystate._worker.calls.plan import Style
+from keystate._worker.calls.function_spec import Style
 from keystate._worker.calls.sent import SentFunction
 from keystate._worker.operator_state.operator_states import OperatorListState, OperatorStates
 from keystate._worker.operator_state.raw_state import RawKeyedInput
 from keystate._worker.operator_state.shared_map import SharedMapState, entries_spec
 from keystate.errors import DeclarationError, StateAccessError
-from keystate.functions import CheckpointedFunction
-from keystate.metrics import MetricGroup
-from keystate.runtime import KeyedStateStore, RuntimeContext
+from keystate.functions import CheckpointedFunction, KeyedStateStore, MetricGroup, RuntimeContext
+from keystate.functions.subtask import Subtask
 from keystate.state import (
     BroadcastState,
     ListState,
@@ -34,7 +32,7 @@ DeclaredStates = tuple[tuple[StateSpec, bool], ...]
 
 
 def discover_states(function: SentFunction) -> tuple[tuple[StateSpec, ...], DeclaredStates, bool]:
-    """The states that a pickled function plan gets, in that order.
+    """The states that a pickled function gets, in that order.
 
     Returns:
         The keyed states, the operator states, of which some are union states, and whether the
@@ -45,17 +43,17 @@ def discover_states(function: SentFunction) -> tuple[tuple[StateSpec, ...], Decl
             declared.
     """
     context = _DiscoveryContext()
-    plan = function.load()
-    operator_states = _discover_operator_states(plan.function, context)
-    loop = EventLoop() if plan.style is Style.ASYNC else None
+    function_spec = function.load()
+    operator_states = _discover_operator_states(function_spec.function, context)
+    loop = EventLoop() if function_spec.style is Style.ASYNC else None
     finish: Callable[[Any], None] = (lambda _: None) if loop is None else loop.finish
     try:
         with _called_once("open", "to learn its states"):
             context.method = "open"
-            finish(plan.open(context))
+            finish(function_spec.open(context))
         with _called_once("close", "after open() told its states", as_it_is=()):
             context.method = "close"
-            finish(plan.close())
+            finish(function_spec.close())
     finally:
         if loop is not None:
             loop.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from keystate._spec import DELAY_KEY
+from keystate._spec.specs import DELAY_KEY
 from keystate.errors import DeclarationError
 
 

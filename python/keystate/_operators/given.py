@@ -7,11 +7,11 @@ from dataclasses import replace
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from keystate._codec import NOT_GIVEN, codec
-from keystate._operators.declared import Input
+from keystate._operators.definition import Input
 from keystate._operators.schema_rows import SchemaRows
+from keystate._types.codec import NOT_GIVEN, codec
 from keystate._types.ddl import quoted
-from keystate._worker.calls.plan import Style
+from keystate._worker.calls.function_spec import Style
 
 _ONE_BY_ONE = {Style.PROCESS, Style.FLAT_MAP, Style.MAP, Style.SINK, Style.ASYNC}
 

@@ -6,25 +6,28 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import Shape
-from keystate._worker.calls.plan import FunctionPlan
+from keystate._types.codec import Shape
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.reduction import as_given, reduction
-from keystate.functions import KeyedProcessFunction
-from keystate.runtime import RuntimeContext
+from keystate.functions import KeyedProcessFunction, RuntimeContext
 from keystate.state import ValueStateDescriptor
 
 
 class RollingReduce(KeyedProcessFunction):
     """Reduces with the result so far in a value state, and emits it for every row."""
 
-    def __init__(self, plan: FunctionPlan, row_type: T.StructType, shape: Shape | None) -> None:
-        self._plan = plan
+    def __init__(
+        self, function_spec: FunctionSpec, row_type: T.StructType, shape: Shape | None
+    ) -> None:
+        self._function_spec = function_spec
         self._row_type = row_type
         self._shape = shape
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self._plan.open(runtime_context)
-        self._reduce = reduction(self._plan, self._row_type, as_given(self._row_type, self._shape))
+        self._function_spec.open(runtime_context)
+        self._reduce = reduction(
+            self._function_spec, self._row_type, as_given(self._row_type, self._shape)
+        )
         descriptor: ValueStateDescriptor[Any] = ValueStateDescriptor("_reduce", self._row_type)
         self._result = runtime_context.get_state(descriptor)
 
@@ -34,7 +37,7 @@ class RollingReduce(KeyedProcessFunction):
         return [self._result.value()]
 
     def close(self) -> None:
-        self._plan.close()
+        self._function_spec.close()
 
 
 class LastReduce(RollingReduce):

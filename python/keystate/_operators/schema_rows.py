@@ -9,8 +9,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
-from keystate._operators.declared import Operator
-from keystate._spec import DELAY_KEY
+from keystate._operators.definition import Operator
+from keystate._spec.specs import DELAY_KEY
 from keystate._types.ddl import quoted
 from keystate.errors import DeclarationError
 

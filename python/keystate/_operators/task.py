@@ -9,11 +9,10 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._kinds import StateKind
-from keystate._operators.declared import Operator
+from keystate._operators.definition import Operator
 from keystate._operators.discovery import discover_states
 from keystate._operators.pickling import pickled
-from keystate._spec import (
+from keystate._spec.specs import (
     MAIN_OUTPUT,
     EndedWindows,
     InputSpec,
@@ -27,10 +26,10 @@ from keystate._spec import (
     resolve_lasting_state,
     resolve_schema,
 )
-from keystate._time_mode import DECLARED, time_mode_of
-from keystate._worker.calls.plan import Style
+from keystate._spec.time_mode import DECLARED, time_mode_of
+from keystate._worker.calls.function_spec import Style
 from keystate._worker.calls.sent import SentFunction
-from keystate._worker.operators.declared import Declared
+from keystate._worker.operators.task_spec import TaskSpec
 from keystate._worker.task import TaskFunction
 from keystate.errors import DeclarationError
 from keystate.functions import (
@@ -39,9 +38,10 @@ from keystate.functions import (
     ListCheckpointed,
     OutputTag,
 )
-from keystate.row_errors import DeadLetters, check_policy
+from keystate.functions.dead_letters import DeadLetters, check_policy
 from keystate.state import MapStateDescriptor
-from keystate.ttl import needs_notes
+from keystate.state.kinds import StateKind
+from keystate.state.ttl import needs_notes
 
 
 def broadcast_states(
@@ -80,16 +80,18 @@ def task_function(operator: Operator) -> TaskFunction:
     check_columns(rows.row_type, "the input")
     check_columns(rows.key_type, "the key")
     times = rows.time_column, None if second is None else second.time_column
-    plan = dataclasses.replace(operator.plan, time_columns=times)
-    function = pickled(plan, plan.function)
+    function_spec = dataclasses.replace(operator.function_spec, time_columns=times)
+    function = pickled(function_spec, function_spec.function)
     spec = operator_spec(operator, function)
     _check(operator, spec)
     if second is not None:
-        check_columns(second.row_type, "the initial state" if plan.initial else "the second input")
+        check_columns(
+            second.row_type, "the initial state" if function_spec.initial else "the second input"
+        )
     return TaskFunction(
         uuid.uuid4().hex,
         function,
-        Declared(
+        TaskSpec(
             spec,
             rows.key_type,
             rows.row_type,
@@ -111,13 +113,19 @@ def operator_spec(operator: Operator, function: SentFunction) -> OperatorSpec:
 
     Args:
         operator: the operator.
-        function: its function plan, pickled.
+        function: its function spec, pickled.
     """
     states, operator_states, metrics = discover_states(function)
-    plan, broadcast, second = operator.plan, operator.broadcast_input, operator.keyed_second
+    function_spec, broadcast, second = (
+        operator.function_spec,
+        operator.broadcast_input,
+        operator.keyed_second,
+    )
     kinds = (CheckpointedFunction, ListCheckpointed, CheckpointListener)
-    checkpointed = isinstance(plan.function, kinds)
-    raw_keyed = isinstance(plan.function, CheckpointedFunction) and bool(operator.rows.keys)
+    checkpointed = isinstance(function_spec.function, kinds)
+    raw_keyed = isinstance(function_spec.function, CheckpointedFunction) and bool(
+        operator.rows.keys
+    )
     if checkpointed and broadcast is not None:
         raise DeclarationError(
             "a function of broadcast elements can't have operator state: keep it in broadcast state"
@@ -127,27 +135,27 @@ def operator_spec(operator: Operator, function: SentFunction) -> OperatorSpec:
         name=operator.name,
         max_parallelism=operator.max_parallelism,
         time_mode=time_mode_of(operator.time_mode, DECLARED),
-        timers=bool(plan.on_timer),
+        timers=bool(function_spec.on_timer),
         states=states,
         broadcast=() if broadcast is None else broadcast.states,
         subtask_state=(
             SubtaskStateSpec(operator_states, raw_keyed, operator.pickles) if checkpointed else None
         ),
         side_outputs=bool(operator.side_outputs),
-        metrics=metrics or plan.dead_letters is not None,
+        metrics=metrics or function_spec.dead_letters is not None,
         inputs=tuple(
             InputSpec(_index_of(each.late_output, operator), each.shape) for each in inputs
         ),
-        takes=Takes(plan.style in _OF_WINDOWS, plan.style in _OF_COLUMNS),
+        takes=Takes(function_spec.style in _OF_WINDOWS, function_spec.style in _OF_COLUMNS),
         ended_windows=_ended_windows(operator),
     )
 
 
 def _ended_windows(operator: Operator) -> EndedWindows | None:
-    plan = operator.plan
-    if plan.style is not Style.COLUMN_WINDOWS or operator.side_outputs:
+    function_spec = operator.function_spec
+    if function_spec.style is not Style.COLUMN_WINDOWS or operator.side_outputs:
         return None
-    ended: EndedWindows | None = plan.function.ended()
+    ended: EndedWindows | None = function_spec.function.ended()
     return ended
 
 
@@ -158,10 +166,10 @@ def _index_of(tag: OutputTag | None, operator: Operator) -> int | None:
 
 
 def _check(operator: Operator, spec: OperatorSpec) -> None:
-    if operator.plan.dead_letters is not None:
-        _check_dead_letters(operator, operator.plan.dead_letters)
-    if operator.plan.style is Style.BATCHES:
-        letters = operator.plan.dead_letters
+    if operator.function_spec.dead_letters is not None:
+        _check_dead_letters(operator, operator.function_spec.dead_letters)
+    if operator.function_spec.style is Style.BATCHES:
+        letters = operator.function_spec.dead_letters
         if set(operator.side_outputs) - {letters and letters.tag}:
             raise DeclarationError("process_batches has no side outputs but dead letters")
         _check_value_states(spec)
@@ -172,20 +180,21 @@ def _check(operator: Operator, spec: OperatorSpec) -> None:
 
 
 def _check_dead_letters(operator: Operator, policy: DeadLetters) -> None:
-    plan, second = operator.plan, operator.keyed_second
-    if plan.style in _WITHOUT_DEAD_LETTERS:
+    function_spec, second = operator.function_spec, operator.keyed_second
+    if function_spec.style in _WITHOUT_DEAD_LETTERS:
         raise DeclarationError(
-            f"on_error=dead_letters(...) does not support {_WITHOUT_DEAD_LETTERS[plan.style]}"
+            "on_error=dead_letters(...) does not support "
+            f"{_WITHOUT_DEAD_LETTERS[function_spec.style]}"
         )
-    checkpointed = isinstance(plan.function, (CheckpointedFunction, ListCheckpointed))
-    if checkpointed and plan.style in (Style.ASYNC, Style.BATCHES):
+    checkpointed = isinstance(function_spec.function, (CheckpointedFunction, ListCheckpointed))
+    if checkpointed and function_spec.style in (Style.ASYNC, Style.BATCHES):
         raise DeclarationError(
             f"on_error=dead_letters(...) does not support operator state, which "
-            f"{type(plan.function).__name__} has, where many rows are at work at a time: what one "
-            "did to it can't be undone"
+            f"{type(function_spec.function).__name__} has, where many rows are at work at a time: "
+            "what one did to it can't be undone"
         )
     types = [operator.rows.row_type]
-    if second is not None and not plan.initial:
+    if second is not None and not function_spec.initial:
         types.append(second.row_type)
     check_policy(policy, types)
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from pyspark.sql import types as T
 
-from keystate._codec import Shape
-from keystate._spec import DELAY_KEY, resolve_type
+from keystate._spec.specs import DELAY_KEY, resolve_type
+from keystate._types.codec import Shape
 from keystate.errors import DeclarationError
 from keystate.state import TypeLike
 

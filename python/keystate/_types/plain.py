@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql import types as T
 
-from keystate._codec.beyond import BeyondPython
+from keystate._types.codec.beyond import BeyondPython
 from keystate.errors import StateTypeError
 
 # The types whose JSON is not what Python's parser makes of it.

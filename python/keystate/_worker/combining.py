@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, Shape, StructCodec, shorten, struct_codec
+from keystate._types.codec import Misfit, Shape, StructCodec, shorten, struct_codec
 from keystate._worker.aggregates.computing import Aggregation
 from keystate._worker.aggregates.declared import ColumnAggregate, accumulator_type
 from keystate._worker.aggregates.groups import Numbers
@@ -31,20 +31,20 @@ class CombineRows:
     """Reduces the rows of each key in a batch to one, by the function of two rows.
 
     Args:
-        plan: how the function is called, pickled.
+        function_spec: how the function is called, pickled.
         row_type: of the rows.
         shape: how they become objects of a dataclass; ``None`` if they are Rows.
         keys: the indexes of the key columns. They stay what they are, whatever the function makes
             of them: the row must come to its key.
     """
 
-    _plan: SentFunction
+    _function_spec: SentFunction
     _row_type: T.StructType
     _shape: Shape | None
     _keys: Sequence[int]
 
     def __call__(self, batches: Batches) -> Batches:
-        reduce = reduction(self._plan.load(), self._row_type)
+        reduce = reduction(self._function_spec.load(), self._row_type)
         codec = struct_codec(self._row_type, self._shape or Shape())
         for batch in batches:
             numbers = key_numbers([batch.column(key) for key in self._keys])

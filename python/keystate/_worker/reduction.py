@@ -7,23 +7,23 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import Shape, codec
-from keystate._worker.calls.plan import FunctionPlan
+from keystate._types.codec import Shape, codec
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.messages.results import row_test
 from keystate.errors import OutputTypeError
 
 
 def reduction(
-    plan: FunctionPlan, row_type: T.StructType, given: Callable[[Any], Any] | None = None
+    function_spec: FunctionSpec, row_type: T.StructType, given: Callable[[Any], Any] | None = None
 ) -> Callable[[Any, Any], Any]:
-    """What makes a row of two by the plan's function; whether it fits the type is not checked.
+    """Makes a row of two by the user's function; does not check that it fits the type.
 
     Args:
-        plan: how the function is called.
+        function_spec: how the function is called.
         row_type: of the rows.
         given: makes of each row what the function is given; ``None`` if as they are.
     """
-    call, bare, is_row = plan.call(), len(row_type.fields) == 1, row_test(row_type)
+    call, bare, is_row = function_spec.call(), len(row_type.fields) == 1, row_test(row_type)
 
     def reduced(one: Any, other: Any) -> Any:
         result = call(one, other)

@@ -11,14 +11,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._protocol import Control, check_version
-from keystate._worker.calls.plan import FunctionPlan, Style
+from keystate._spec.protocol import Control, check_version
+from keystate._worker.calls.function_spec import FunctionSpec, Style
 from keystate._worker.calls.sent import SentFunction
 from keystate._worker.messages.packed import in_bytes, read_message, send_answers_at_once
 from keystate._worker.operators.broadcast import BroadcastOperator
-from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.initial_state import InitialStateOperator
 from keystate._worker.operators.keyed import KeyedOperator
+from keystate._worker.operators.task_spec import TaskSpec
 from keystate._worker.operators.two_inputs import TwoInputOperator
 
 # PySpark imports this when it reads the function, before it calls it.
@@ -44,7 +44,7 @@ class TaskFunction:
 
     token: str
     function: SentFunction
-    declared: Declared
+    declared: TaskSpec
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         operator = None
@@ -83,15 +83,15 @@ class TaskFunction:
 
     def open(self, control: dict[str, Any]) -> KeyedOperator:
         """Opens a function of its own for a subtask."""
-        plan: FunctionPlan = self.function.load()
+        function_spec: FunctionSpec = self.function.load()
         operator: Callable[..., KeyedOperator] = KeyedOperator
         if self.declared.broadcast is not None:
             operator = BroadcastOperator
         elif self.declared.second is not None:
-            operator = InitialStateOperator if plan.initial else TwoInputOperator
-        elif plan.style in _LATE:
-            operator = _operator(*_LATE[plan.style])
-        return operator(plan, self.declared, control)
+            operator = InitialStateOperator if function_spec.initial else TwoInputOperator
+        elif function_spec.style in _LATE:
+            operator = _operator(*_LATE[function_spec.style])
+        return operator(function_spec, self.declared, control)
 
 
 #: Operators that are loaded late: they need what others don't, such as numpy or asyncio.

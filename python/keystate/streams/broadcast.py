@@ -7,14 +7,14 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from keystate._jvm import bridge
-from keystate._operators.declared import Input, InputRole, SecondInput
-from keystate._operators.plans import broadcast_plan
+from keystate._operators.definition import Input, InputRole, SecondInput
+from keystate._operators.function_specs import broadcast_spec
+from keystate._operators.side_outputs import ResultDataFrame
 from keystate._operators.task import broadcast_states
 from keystate._operators.typed import output_schema_of
 from keystate.errors import DeclarationError
 from keystate.functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction, OutputTag
-from keystate.row_errors import OnError
-from keystate.side_outputs import ResultDataFrame
+from keystate.functions.dead_letters import OnError
 from keystate.state import MapStateDescriptor, TypeLike
 from keystate.streams.rows import RowStream
 
@@ -91,7 +91,7 @@ class BroadcastConnectedStream:
             DeclarationError: the function does not fit the stream, or one of its states or the
                 schema is not well declared.
         """
-        plan = broadcast_plan(fn, bool(self._rows._input.keys))
+        function_spec = broadcast_spec(fn, bool(self._rows._input.keys))
         schema = output_schema_of(fn, output_schema)
         told = (name, time_mode, on_error, late_output, event_time)
-        return self._rows._apply(plan, schema, *told, self._second)
+        return self._rows._apply(function_spec, schema, *told, self._second)

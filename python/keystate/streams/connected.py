@@ -7,16 +7,15 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from keystate._operators.declared import Input, InputRole, Operator, SecondInput, same_types
+from keystate._operators.definition import Input, InputRole, Operator, SecondInput, same_types
+from keystate._operators.function_specs import co_plan
 from keystate._operators.given import given
-from keystate._operators.plans import co_plan
+from keystate._operators.side_outputs import ResultDataFrame
 from keystate._operators.typed import output_schema_of
-from keystate._worker.calls.plan import FunctionPlan
-from keystate.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate.errors import DeclarationError
-from keystate.functions import OutputTag
-from keystate.row_errors import OnError, policy_of
-from keystate.side_outputs import ResultDataFrame
+from keystate.functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction, OutputTag
+from keystate.functions.dead_letters import OnError, policy_of
 from keystate.state import TypeLike
 from keystate.streams.rows import applied
 
@@ -96,9 +95,9 @@ class ConnectedStreams:
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
-        plan = co_plan(fn, KeyedCoProcessFunction)
+        function_spec = co_plan(fn, KeyedCoProcessFunction)
         told = (name, time_mode, on_error, late_output, event_time)
-        return self._apply(plan, output_schema, ordered_by, *told)
+        return self._apply(function_spec, output_schema, ordered_by, *told)
 
     def map(
         self,
@@ -122,9 +121,9 @@ class ConnectedStreams:
             late_output: as for :meth:`process`.
             on_error: as for :meth:`process`.
         """
-        plan = co_plan(fn, CoMapFunction)
+        function_spec = co_plan(fn, CoMapFunction)
         told = (name, time_mode, on_error, late_output)
-        return self._apply(plan, output_schema, ordered_by, *told)
+        return self._apply(function_spec, output_schema, ordered_by, *told)
 
     def flat_map(
         self,
@@ -148,13 +147,13 @@ class ConnectedStreams:
             late_output: as for :meth:`process`.
             on_error: as for :meth:`process`.
         """
-        plan = co_plan(fn, CoFlatMapFunction)
+        function_spec = co_plan(fn, CoFlatMapFunction)
         told = (name, time_mode, on_error, late_output)
-        return self._apply(plan, output_schema, ordered_by, *told)
+        return self._apply(function_spec, output_schema, ordered_by, *told)
 
     def _apply(
         self,
-        plan: FunctionPlan,
+        function_spec: FunctionSpec,
         output_schema: TypeLike | None,
         ordered_by: OrderedBy | None,
         name: str | None,
@@ -163,7 +162,7 @@ class ConnectedStreams:
         late_output: LateOutput,
         event_time: EventTime = None,
     ) -> ResultDataFrame:
-        inputs = given(self._first, plan.style), given(self._second, plan.style)
+        inputs = given(self._first, function_spec.style), given(self._second, function_spec.style)
         times = _both("event_time", "a column that both inputs have", event_time)
         late = _both("late_output", "an OutputTag for both inputs", late_output)
         merge = _merged_by(ordered_by, *inputs)
@@ -173,9 +172,9 @@ class ConnectedStreams:
         )
         return applied(
             Operator(
-                plan=replace(plan, dead_letters=policy_of(on_error)),
+                function_spec=replace(function_spec, dead_letters=policy_of(on_error)),
                 rows=first,
-                output_schema=output_schema_of(plan.function, output_schema),
+                output_schema=output_schema_of(function_spec.function, output_schema),
                 second_input=SecondInput(
                     second, InputRole.CONNECTED if ordered_by is None else InputRole.MERGED
                 ),

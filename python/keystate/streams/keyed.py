@@ -12,31 +12,37 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Row
 
 from keystate._jvm import bridge
-from keystate._operators.aggregated import aggregate_plan
+from keystate._operators.aggregated import aggregate_spec
 from keystate._operators.combined import combined_columns, combined_rows, key_names, why_not
-from keystate._operators.declared import Input, InputRole, SecondInput, same_types
+from keystate._operators.definition import Input, InputRole, SecondInput, same_types
 from keystate._operators.event_time import time_column
-from keystate._operators.plans import async_calls, initial_state_plan, make_plan, process_plan
+from keystate._operators.function_specs import (
+    async_calls,
+    initial_state_spec,
+    make_function_spec,
+    process_spec,
+)
 from keystate._operators.reduce import LastReduce, RollingReduce
 from keystate._operators.schema_rows import SchemaRows
+from keystate._operators.side_outputs import ResultDataFrame
 from keystate._operators.typed import output_schema_of, typed_rows
-from keystate._spec import check_distinct
-from keystate._type_variables import ROW
+from keystate._spec.specs import check_distinct
 from keystate._types.ddl import column_of, quoted
 from keystate._worker.aggregates.declared import ColumnAggregate, resolve
-from keystate._worker.calls.plan import Style
+from keystate._worker.calls.function_spec import Style
 from keystate.agg import Aggregate
-from keystate.async_functions import AsyncKeyedProcessFunction, AsyncRetryStrategy
 from keystate.errors import DeclarationError
 from keystate.functions import (
+    AsyncKeyedProcessFunction,
+    AsyncRetryStrategy,
     KeyedBatchFunction,
     KeyedProcessFunction,
     OutputTag,
     ReduceFunction,
 )
-from keystate.row_errors import OnError
-from keystate.side_outputs import ResultDataFrame
-from keystate.state import TypeLike
+from keystate.functions.dead_letters import OnError
+from keystate.functions.type_variables import ROW
+from keystate.state import Time, TypeLike
 from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream
 from keystate.streams.connected import ConnectedStreams
 from keystate.streams.partial_aggregates import (
@@ -46,7 +52,6 @@ from keystate.streams.partial_aggregates import (
     without_repeats,
 )
 from keystate.streams.rows import RowStream
-from keystate.ttl import Time
 from keystate.windows._assigners import GlobalWindows, WindowAssigner
 from keystate.windows._columns import Panes
 from keystate.windows._evictors import CountEvictor
@@ -164,7 +169,7 @@ class KeyedStream(RowStream[ROW]):
 
         Args:
             fn: a :class:`~keystate.functions.KeyedProcessFunction`, or an
-                :class:`~keystate.async_functions.AsyncKeyedProcessFunction`, or a callable with the
+                :class:`~keystate.functions.AsyncKeyedProcessFunction`, or a callable with the
                 arguments of its ``process_element``, which may be async.
             output_schema: the rows it emits: DDL, DataType or dataclass. May be left out if the
                 function's class tells it, as ``KeyedProcessFunction[str, Trade, Alert]``.
@@ -201,13 +206,13 @@ class KeyedStream(RowStream[ROW]):
         """
         calls = async_calls(capacity, timeout, retry, ordered)
         if initial_state is None:
-            plan, second = process_plan(fn, calls), None
+            function_spec, second = process_spec(fn, calls), None
         else:
-            plan = initial_state_plan(fn, calls)
+            function_spec = initial_state_spec(fn, calls)
             second = SecondInput(self._initial_rows(initial_state), InputRole.INITIAL)
         schema = output_schema_of(fn, output_schema)
         told = (name, time_mode, on_error, late_output, event_time)
-        return self._apply(plan, schema, *told, second)
+        return self._apply(function_spec, schema, *told, second)
 
     def _initial_rows(self, state: DataFrame | KeyedStream) -> Input:
         keys = self._input.key_type
@@ -315,8 +320,8 @@ class KeyedStream(RowStream[ROW]):
         Raises:
             DeclarationError: as for :meth:`process`, or a state is no value state.
         """
-        plan = make_plan(fn, KeyedBatchFunction, "process_batch", Style.BATCHES)
-        return self._apply(plan, output_schema, name, time_mode, on_error)
+        function_spec = make_function_spec(fn, KeyedBatchFunction, "process_batch", Style.BATCHES)
+        return self._apply(function_spec, output_schema, name, time_mode, on_error)
 
     def reduce(
         self,
@@ -351,15 +356,15 @@ class KeyedStream(RowStream[ROW]):
                 `time_mode` is ``"none"`` or ``"processing_time"``, `late_output`, `on_error`,
                 ``order_by``, keys that are expressions, or a function with ``open`` or ``close``.
         """
-        plan = make_plan(fn, ReduceFunction, "reduce", Style.MAP)
+        function_spec = make_function_spec(fn, ReduceFunction, "reduce", Style.MAP)
         stream: KeyedStream[Any] = self
         if combine:
             keys = self._combining_keys(time_mode, late_output, on_error)
-            stream = self._of(combined_rows(plan, self._input, keys))
+            stream = self._of(combined_rows(function_spec, self._input, keys))
         df, shape = stream._input.df, stream._input.shape
-        reducer = (RollingReduce if df.isStreaming else LastReduce)(plan, df.schema, shape)
-        plan = process_plan(reducer)
-        return stream._apply(plan, df.schema, name, time_mode, on_error, late_output)
+        reducer = (RollingReduce if df.isStreaming else LastReduce)(function_spec, df.schema, shape)
+        function_spec = process_spec(reducer)
+        return stream._apply(function_spec, df.schema, name, time_mode, on_error, late_output)
 
     def aggregate(
         self,
@@ -420,8 +425,12 @@ class KeyedStream(RowStream[ROW]):
             if stream is None:
                 plain = self._without_repeats(resolved) or self
         combined = stream is not None
-        plan, output = aggregate_plan(resolved, rows.key_type, rows.df.isStreaming, combined)
-        return (stream or plain)._apply(plan, output, name, time_mode, on_error, late_output)
+        function_spec, output = aggregate_spec(
+            resolved, rows.key_type, rows.df.isStreaming, combined
+        )
+        return (stream or plain)._apply(
+            function_spec, output, name, time_mode, on_error, late_output
+        )
 
     def _begun(
         self, aggregates: Sequence[ColumnAggregate], panes: Panes | None = None

@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from keystate._jvm import bridge
 from keystate._operators.combined import free_name, unmarked
-from keystate._operators.declared import Input
+from keystate._operators.definition import Input
 from keystate._types.ddl import quoted
 from keystate._worker.aggregates.declared import ColumnAggregate
 from keystate.windows._columns import Panes

@@ -8,14 +8,14 @@ from typing import Any
 from pyspark.sql import DataFrame, Row
 
 from keystate._jvm import bridge
-from keystate._operators.declared import Input
-from keystate._operators.plans import make_plan
+from keystate._operators.definition import Input
+from keystate._operators.function_specs import make_function_spec
+from keystate._operators.side_outputs import ResultDataFrame
 from keystate._operators.typed import output_schema_of
-from keystate._spec import check_distinct
-from keystate._worker.calls.plan import Style
+from keystate._spec.specs import check_distinct
+from keystate._worker.calls.function_spec import Style
 from keystate.functions import OutputTag, ProcessFunction
-from keystate.row_errors import OnError
-from keystate.side_outputs import ResultDataFrame
+from keystate.functions.dead_letters import OnError
 from keystate.state import TypeLike
 from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream
 from keystate.streams.rows import RowStream
@@ -68,6 +68,6 @@ class DataStream(RowStream[Row]):
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared.
         """
-        plan = make_plan(fn, ProcessFunction, "process_element", Style.PROCESS)
+        function_spec = make_function_spec(fn, ProcessFunction, "process_element", Style.PROCESS)
         schema = output_schema_of(fn, output_schema)
-        return self._apply(plan, schema, name, time_mode, on_error, late_output)
+        return self._apply(function_spec, schema, name, time_mode, on_error, late_output)

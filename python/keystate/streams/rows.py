@@ -9,16 +9,16 @@ from typing import Any, Generic
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from keystate._jvm import bridge
-from keystate._operators.declared import Input, Operator, SecondInput
+from keystate._operators.definition import Input, Operator, SecondInput
+from keystate._operators.function_specs import make_function_spec
 from keystate._operators.given import given
-from keystate._operators.plans import make_plan
+from keystate._operators.side_outputs import ResultDataFrame, Write
 from keystate._operators.typed import output_schema_of
-from keystate._type_variables import ROW
-from keystate._worker.calls.plan import FunctionPlan, Style
+from keystate._worker.calls.function_spec import FunctionSpec, Style
 from keystate.errors import DeclarationError
 from keystate.functions import FilterFunction, FlatMapFunction, MapFunction, OutputTag, SinkFunction
-from keystate.row_errors import OnError, policy_of
-from keystate.side_outputs import ResultDataFrame, Write
+from keystate.functions.dead_letters import OnError, policy_of
+from keystate.functions.type_variables import ROW
 from keystate.state import TypeLike
 
 #: What a sink emits: a column that never has a row.
@@ -60,9 +60,9 @@ class RowStream(Generic[ROW]):
             late_output: as for :meth:`keystate.KeyedStream.process`.
             on_error: as for :meth:`keystate.KeyedStream.process`.
         """
-        plan = make_plan(fn, FlatMapFunction, "flat_map", Style.FLAT_MAP)
+        function_spec = make_function_spec(fn, FlatMapFunction, "flat_map", Style.FLAT_MAP)
         schema = output_schema_of(fn, output_schema)
-        return self._apply(plan, schema, name, time_mode, on_error, late_output)
+        return self._apply(function_spec, schema, name, time_mode, on_error, late_output)
 
     def map(
         self,
@@ -84,9 +84,9 @@ class RowStream(Generic[ROW]):
             late_output: as for :meth:`flat_map`.
             on_error: as for :meth:`flat_map`.
         """
-        plan = make_plan(fn, MapFunction, "map", Style.MAP)
+        function_spec = make_function_spec(fn, MapFunction, "map", Style.MAP)
         schema = output_schema_of(fn, output_schema)
-        return self._apply(plan, schema, name, time_mode, on_error, late_output)
+        return self._apply(function_spec, schema, name, time_mode, on_error, late_output)
 
     def filter(
         self,
@@ -106,8 +106,11 @@ class RowStream(Generic[ROW]):
             late_output: as for :meth:`flat_map`.
             on_error: as for :meth:`flat_map`.
         """
-        plan, schema = make_plan(fn, FilterFunction, "filter", Style.FILTER), self._input.row_type
-        return self._apply(plan, schema, name, time_mode, on_error, late_output)
+        function_spec, schema = (
+            make_function_spec(fn, FilterFunction, "filter", Style.FILTER),
+            self._input.row_type,
+        )
+        return self._apply(function_spec, schema, name, time_mode, on_error, late_output)
 
     def add_sink(
         self,
@@ -116,7 +119,7 @@ class RowStream(Generic[ROW]):
         name: str | None = None,
         time_mode: str | None = None,
         on_error: OnError = "fail",
-        write_letters: Write | None = None,
+        write_dead_letters: Write | None = None,
     ) -> DataStreamWriter:
         """Ends in a function that takes the rows.
 
@@ -126,31 +129,31 @@ class RowStream(Generic[ROW]):
             name: the operator's name, in messages and in savepoints.
             time_mode: as for :meth:`flat_map`.
             on_error: as for :meth:`flat_map`. What the function did outside is not undone.
-            write_letters: takes the dead letters of each micro-batch, as a side output is written
-                (``write_outputs``). ``None``: they are counted, and written nowhere.
+            write_dead_letters: takes the dead letters of each micro-batch, as a side output is
+                written (``write_outputs``). ``None``: they are counted, and written nowhere.
 
         Returns:
             The query to be started: it needs a checkpoint location and, if wanted, a trigger.
 
         Raises:
-            DeclarationError: there is no stream, or `write_letters` without dead letters.
+            DeclarationError: there is no stream, or `write_dead_letters` without dead letters.
         """
         if not self._input.df.isStreaming:
             raise DeclarationError(
                 "add_sink() needs a stream; write a batch DataFrame with df.write"
             )
-        plan = make_plan(fn, SinkFunction, "invoke", Style.SINK)
-        written = self._apply(plan, _NOTHING, name, time_mode, on_error)
-        if write_letters is None:
+        function_spec = make_function_spec(fn, SinkFunction, "invoke", Style.SINK)
+        written = self._apply(function_spec, _NOTHING, name, time_mode, on_error)
+        if write_dead_letters is None:
             return written.writeStream.format("noop").outputMode("append")
         policy = policy_of(on_error)
         if policy is None:
-            raise DeclarationError("write_letters needs on_error=keystate.dead_letters(...)")
-        return written.write_outputs(None, {policy.tag: write_letters})
+            raise DeclarationError("write_dead_letters needs on_error=keystate.dead_letters(...)")
+        return written.write_outputs(None, {policy.tag: write_dead_letters})
 
     def _apply(
         self,
-        plan: FunctionPlan,
+        function_spec: FunctionSpec,
         output_schema: TypeLike,
         name: str | None,
         time_mode: str | None,
@@ -162,8 +165,8 @@ class RowStream(Generic[ROW]):
         """What an operator emits that has the stream as its first input."""
         return applied(
             Operator(
-                plan=dataclasses.replace(plan, dead_letters=policy_of(on_error)),
-                rows=given(self._input, plan.style).timed(event_time, late_output),
+                function_spec=dataclasses.replace(function_spec, dead_letters=policy_of(on_error)),
+                rows=given(self._input, function_spec.style).timed(event_time, late_output),
                 output_schema=output_schema,
                 second_input=second,
                 name=name,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._protocol import Part, broadcast_column
-from keystate._spec import StateSpec
+from keystate._spec.protocol import Part, broadcast_column
+from keystate._spec.specs import StateSpec
 from keystate._worker.messages.columns import Columns, list_column
 
 _KEYS_PER_PAGE = 1000

@@ -11,12 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._kinds import StateKind
-from keystate._protocol import Part
-from keystate._spec import StateSpec
+from keystate._spec.protocol import Part
+from keystate._spec.specs import StateSpec
 from keystate._worker.messages.columns import INTEGERS, Columns
+from keystate.state import StateTtlConfig
+from keystate.state.kinds import StateKind
+from keystate.state.ttl import needs_notes
 from keystate.testing._stores import BOOLEANS, ListStore, MapStore, Store
-from keystate.ttl import StateTtlConfig, needs_notes
 
 
 class ExpiringStore(Store):

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Row
 
-from keystate._operators.declared import InputRole
+from keystate._operators.definition import InputRole
 from keystate._operators.schema_rows import SchemaRows
-from keystate._spec import resolve_schema
+from keystate._spec.specs import resolve_schema
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 from keystate.state import TypeLike

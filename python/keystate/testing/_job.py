@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import Row
 
-from keystate._codec import struct_codec
-from keystate._protocol import VERSION, Answer, Control
+from keystate._spec.protocol import VERSION, Answer, Control
+from keystate._types.codec import struct_codec
 from keystate._worker.messages.columns import Columns
 from keystate._worker.messages.state_client import OWN_CLIENT
 from keystate.errors import DeclarationError

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._codec import Misfit, struct_codec
-from keystate._codec.evolution import type_name
+from keystate._types.codec import Misfit, struct_codec
+from keystate._types.codec.evolution import type_name
 from keystate._types.hash import KeyGroups
 from keystate.errors import CheckpointError
 from keystate.testing._rows import Rows

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from keystate._protocol import Answer, Control
-from keystate._spec import OperatorSpec
+from keystate._spec.protocol import Answer, Control
+from keystate._spec.specs import OperatorSpec
 from keystate._types.hash import key_groups_of
 from keystate._worker.messages.columns import INTEGERS, Columns
 from keystate._worker.messages.state_client import OWN_CLIENT

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from pyspark.sql import Row
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, codec, struct_codec
-from keystate._operators.declared import Input
+from keystate._operators.definition import Input
 from keystate._operators.schema_rows import positions
-from keystate._protocol import Message
+from keystate._spec.protocol import Message
+from keystate._types.codec import Misfit, codec, struct_codec
 from keystate._types.ordering import nulls_first, sort_key
 from keystate._worker.messages.results import row_test
 from keystate.errors import DeclarationError

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from keystate._operators.declared import Input, InputRole, Operator
+from keystate._operators.definition import Input, InputRole, Operator
 from keystate._operators.schema_rows import SchemaRows, positions
 from keystate._operators.task import task_function
-from keystate._protocol import Control
-from keystate._spec import DELAY_KEY
-from keystate._time_mode import TimeMode
-from keystate._worker.calls.plan import Style
+from keystate._spec.protocol import Control
+from keystate._spec.specs import DELAY_KEY
+from keystate._spec.time_mode import TimeMode
+from keystate._worker.calls.function_spec import Style
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 
@@ -70,7 +70,7 @@ class Setup:
         Those of windows are not: a key has one for the first of its windows each time that it
         answers. Which windows there are, and when they fire, is in their states.
         """
-        return self.operator.plan.style not in _WINDOWS
+        return self.operator.function_spec.style not in _WINDOWS
 
     @property
     def inputs(self) -> list[Input]:

@@ -8,10 +8,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from keystate._operators.schema_rows import SchemaRows
-from keystate._spec import resolve_schema
-from keystate.co_functions import CoFlatMapFunction, CoMapFunction
+from keystate._spec.specs import resolve_schema
 from keystate.errors import DeclarationError
 from keystate.functions import (
+    CoFlatMapFunction,
+    CoMapFunction,
     FilterFunction,
     FlatMapFunction,
     KeyedBatchFunction,

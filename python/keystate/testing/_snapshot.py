@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec.evolution import Unreadable, read_as
-from keystate._kinds import StateKind
-from keystate._protocol import Part
-from keystate._spec import StateSpec
+from keystate._spec.protocol import Part
+from keystate._spec.specs import StateSpec
+from keystate._types.codec.evolution import Unreadable, read_as
 from keystate.errors import CheckpointError
+from keystate.state.kinds import StateKind
 from keystate.testing._broadcast import Copy
 
 #: By name each state, the keys that have it, what they have, and when that was last used.

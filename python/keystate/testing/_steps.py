@@ -9,11 +9,11 @@ import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql import types as T
 
-from keystate._codec import codec, hashable
-from keystate._kinds import StateKind
-from keystate._protocol import Control
+from keystate._spec.protocol import Control
 from keystate._types.canonical import same
-from keystate._worker.calls.plan import Style
+from keystate._types.codec import codec, hashable
+from keystate._worker.calls.function_spec import Style
+from keystate.state.kinds import StateKind
 from keystate.testing._job import Clock, Job
 from keystate.testing._rows import Rows
 from keystate.testing._setup import Setup
@@ -49,7 +49,7 @@ class SteppingJob(Job):
         super().__init__(setup)
         self.setup = setup
         #: Whether the function is called with all rows at once.
-        self.takes_many = setup.operator.plan.style is Style.BATCHES
+        self.takes_many = setup.operator.function_spec.style is Style.BATCHES
 
     def content(self, key: Any) -> Content:
         """What a key has, without what has expired, as a lookup gives it: Rows for dataclasses."""

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import Codec, Shape, codec
-from keystate._kinds import StateKind
-from keystate._protocol import Answer, Part, state_column
-from keystate._spec import StateSpec
+from keystate._spec.protocol import Answer, Part, state_column
+from keystate._spec.specs import StateSpec
+from keystate._types.codec import Codec, Shape, codec
 from keystate._types.ordering import sort_key
 from keystate._worker.messages.columns import INTEGERS, Columns
 from keystate._worker.state.timers import DELETED, WAITS
+from keystate.state.kinds import StateKind
 
 BOOLEANS = codec(T.BooleanType())
 

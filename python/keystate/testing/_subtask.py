@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from keystate._codec import codec
-from keystate._protocol import Control, Message
+from keystate._spec.protocol import Control, Message
+from keystate._types.codec import codec
 from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.keyed import KeyedOperator
 from keystate._worker.task import TaskFunction

@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from keystate._operators.declared import InputRole
-from keystate._spec import resolve_schema
+from keystate._operators.definition import InputRole
+from keystate._spec.specs import resolve_schema
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 from keystate.state import TypeLike
@@ -25,9 +25,9 @@ class KeyedTwoInputHarness(OperatorHarness):
     """Runs a function of two keyed inputs without Spark, as :class:`KeyedProcessHarness` does.
 
     Args:
-        fn: a :class:`~keystate.co_functions.KeyedCoProcessFunction`, a
-            :class:`~keystate.co_functions.CoMapFunction` or a
-            :class:`~keystate.co_functions.CoFlatMapFunction`.
+        fn: a :class:`~keystate.functions.KeyedCoProcessFunction`, a
+            :class:`~keystate.functions.CoMapFunction` or a
+            :class:`~keystate.functions.CoFlatMapFunction`.
         input_schema1: the rows of the first input: DDL, DataType or dataclass.
         key_cols1: the name of its key column, or the names of several.
         input_schema2: the rows of the second input.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keystate.aggregates import AggregateFunction
 from keystate.functions import ReduceFunction
 from keystate.state import TypeLike
+from keystate.state.aggregates import AggregateFunction
 from keystate.windows._assigners import WindowAssigner
 from keystate.windows._functions import ProcessWindowFunction, WindowFunction
 from keystate.windows._windowing import WindowedRows, Windowing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keystate.metrics import Counter
+from keystate.functions import Counter
 from keystate.windows._assigners import FixedWindows
 from keystate.windows._contents import CONTENTS, ELEMENTS, SESSIONS, Fold
 from keystate.windows._timers import FOR_BOTH, FOR_OPERATOR, TIMERS

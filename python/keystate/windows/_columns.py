@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._spec import EndedWindows
+from keystate._spec.specs import EndedWindows
 from keystate._worker.aggregates.declared import (
     ColumnAggregate,
     accumulator_type,
@@ -17,9 +17,7 @@ from keystate._worker.aggregates.declared import (
 )
 from keystate._worker.state.window_maps import WindowMapDescriptor
 from keystate.errors import DeclarationError
-from keystate.functions import Function, OutputTag
-from keystate.metrics import Counter
-from keystate.runtime import RuntimeContext
+from keystate.functions import Counter, Function, OutputTag, RuntimeContext
 from keystate.windows._assigners import FixedWindows, WindowAssigner
 from keystate.windows._contents import CONTENTS, DROPPED, SESSIONS
 from keystate.windows._timers import WindowTimers

@@ -8,15 +8,15 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, Shape, codec
-from keystate._spec import resolve_type
-from keystate._worker.calls.plan import FunctionPlan
+from keystate._spec.specs import resolve_type
+from keystate._types.codec import Misfit, Shape, codec
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.reduction import as_given, reduction
 from keystate._worker.state.window_maps import WindowMapDescriptor, WorkerWindowMapState
-from keystate.aggregates import AggregateFunction
 from keystate.errors import StateTypeError
-from keystate.runtime import KeyedStateStore
+from keystate.functions import KeyedStateStore
 from keystate.state import TypeLike, ValueStateDescriptor
+from keystate.state.aggregates import AggregateFunction
 from keystate.windows._evictors import TimestampedValue
 from keystate.windows._window import FIRST_TIME, LAST_TIME, WindowKey
 
@@ -81,25 +81,27 @@ class ReduceFold(Fold):
     """Reduces rows to a row.
 
     Args:
-        plan: how the user's function is called.
+        function_spec: how the user's function is called.
         row_type: of the rows.
         shape: of which class they are given; ``None`` for Rows, which are what is stored.
     """
 
-    def __init__(self, plan: FunctionPlan, row_type: T.StructType, shape: Shape | None) -> None:
-        super().__init__(plan.function, row_type)
+    def __init__(
+        self, function_spec: FunctionSpec, row_type: T.StructType, shape: Shape | None
+    ) -> None:
+        super().__init__(function_spec.function, row_type)
         self._row_type = row_type
         self._shape = shape
-        self._plan = plan
+        self._function_spec = function_spec
 
     def open(self, ctx: Any) -> None:
         super().open(ctx)
-        self._plan.open(ctx)
+        self._function_spec.open(ctx)
         self._given = as_given(self._row_type, self._shape)
-        self._reduce = reduction(self._plan, self._row_type, self._given)
+        self._reduce = reduction(self._function_spec, self._row_type, self._given)
 
     def close(self) -> None:
-        self._plan.close()
+        self._function_spec.close()
 
     def add(self, row: Any, accumulator: Any) -> Any:
         return row if accumulator is None else self.merge(accumulator, row)

@@ -7,8 +7,7 @@ from typing import Any
 
 from keystate._worker.contexts.asked_in_open import AskedInOpen
 from keystate.errors import DeclarationError
-from keystate.metrics import MetricGroup
-from keystate.runtime import KeyedStateStore, RuntimeContext
+from keystate.functions import KeyedStateStore, MetricGroup, RuntimeContext
 from keystate.state import StateDescriptor
 from keystate.windows._functions import WindowRuntimeContext
 from keystate.windows._states import NamedStates, WindowCursor, WindowStates

@@ -7,9 +7,8 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import Shape
-from keystate.functions import OutputTag
-from keystate.runtime import RuntimeContext
+from keystate._types.codec import Shape
+from keystate.functions import OutputTag, RuntimeContext
 from keystate.windows._assigners import FixedWindows
 from keystate.windows._by_columns import FoldedWindows
 from keystate.windows._contents import Fold, FoldedContents

@@ -6,8 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from keystate.functions import Function
-from keystate.runtime import KeyedStateStore, RuntimeContext
+from keystate.functions import Function, KeyedStateStore, RuntimeContext
 
 
 class WindowContext(Protocol):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from keystate._worker.state.window_maps import WindowMapDescriptor, WorkerWindowMapState
-from keystate.runtime import KeyedStateStore
+from keystate.functions import KeyedStateStore
 from keystate.windows._assigners import MergingWindowAssigner
 from keystate.windows._contents import (
     SESSIONS,

@@ -7,11 +7,11 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import Codec, Misfit, codec
-from keystate._spec import resolve_type
+from keystate._spec.specs import resolve_type
+from keystate._types.codec import Codec, Misfit, codec
 from keystate._worker.state.window_maps import WindowMapDescriptor
 from keystate.errors import DeclarationError, StateTypeError
-from keystate.runtime import KeyedStateStore
+from keystate.functions import KeyedStateStore
 from keystate.state import (
     AggregatingState,
     AggregatingStateDescriptor,

@@ -6,25 +6,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, overload
 
-from keystate._operators.declared import Input, check_late_output
+from keystate._operators.definition import Input, check_late_output
 from keystate._operators.event_time import time_column
+from keystate._operators.side_outputs import ResultDataFrame
 from keystate._worker.aggregates.declared import ColumnAggregate
-from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate.agg import Aggregate
-from keystate.aggregates import AggregateFunction
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag, ReduceFunction
-from keystate.row_errors import OnError
-from keystate.side_outputs import ResultDataFrame
+from keystate.functions.dead_letters import OnError
 from keystate.state import TypeLike
+from keystate.state.aggregates import AggregateFunction
 from keystate.windows._assigners import WindowAssigner
 from keystate.windows._columns import Panes
 from keystate.windows._functions import ProcessWindowFunction, WindowFunction
 from keystate.windows._windowing import WindowedRows, Windowing
 
-#: Applies a plan: with the output schema, and by name the operator's name and its time mode.
+#: Applies a function: with the output schema, and by name the operator's name and its time mode.
 Apply = Callable[..., ResultDataFrame]
-#: What applies a plan to the rows of such panes, as accumulators that are begun before the shuffle;
+#: Applies a function to the rows of such panes, as accumulators that are begun before the shuffle;
 #: ``None`` if they can't be.
 Begin = Callable[[tuple[ColumnAggregate, ...], Panes], Apply | None]
 
@@ -144,13 +144,13 @@ class WindowedStream(Windowing):
         """
         if isinstance(fn, Aggregate):
             rest = (acc_type, output_schema, window_function, *more)
-            plan, output = self._aggregate_columns(
+            function_spec, output = self._aggregate_columns(
                 (fn, *(each for each in rest if each is not None)),
                 self._row_type,
                 self._input.key_type,
                 self._time_column,
             )
-            return self._applied(*self._combined(plan, combine), output, name, on_error)
+            return self._applied(*self._combined(function_spec, combine), output, name, on_error)
         if acc_type is None or output_schema is None:
             raise DeclarationError(
                 "aggregate() with an AggregateFunction needs the type of its accumulator and the "
@@ -193,17 +193,19 @@ class WindowedStream(Windowing):
         name: str | None,
         on_error: OnError = "fail",
     ) -> ResultDataFrame:
-        plan = rows.plan(self._row_type, self._input.shape, self._time_column)
-        return self._applied(plan, self._apply_plan, output_schema, name, on_error)
+        function_spec = rows.function_spec(self._row_type, self._input.shape, self._time_column)
+        return self._applied(function_spec, self._apply_plan, output_schema, name, on_error)
 
-    def _combined(self, plan: FunctionPlan, combine: bool | None) -> tuple[FunctionPlan, Apply]:
+    def _combined(
+        self, function_spec: FunctionSpec, combine: bool | None
+    ) -> tuple[FunctionSpec, Apply]:
         """Column aggregates of rows that are combined before the shuffle, where they can be."""
-        windows = plan.function
+        windows = function_spec.function
         panes = windows.panes() if combine is not False else None
         apply = None if panes is None else self._begin(windows.aggregates, panes)
         if apply is not None:
             column = None if self._time_column is None else len(self._input.key_type.fields)
-            return replace(plan, function=windows.of_combined(column)), apply
+            return replace(function_spec, function=windows.of_combined(column)), apply
         if combine:
             raise DeclarationError(
                 "combine=True of windows is for tumbling and sliding ones without lateness, late "
@@ -211,15 +213,15 @@ class WindowedStream(Windowing):
                 "dates, times and booleans, and for keys that are columns of plain types, by their "
                 "names: leave it out"
             )
-        return plan, self._apply_plan
+        return function_spec, self._apply_plan
 
     def _applied(
         self,
-        plan: FunctionPlan,
+        function_spec: FunctionSpec,
         apply: Apply,
         output_schema: TypeLike,
         name: str | None,
         on_error: OnError,
     ) -> ResultDataFrame:
         mode = "event_time" if self._assigner.is_event_time() else "auto"
-        return apply(plan, output_schema, name=name, time_mode=mode, on_error=on_error)
+        return apply(function_spec, output_schema, name=name, time_mode=mode, on_error=on_error)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from keystate._worker.state.window_maps import WindowMapDescriptor, WorkerWindowMapState
-from keystate.functions import TimeDomain
-from keystate.runtime import KeyedStateStore
+from keystate.functions import KeyedStateStore, TimeDomain
 from keystate.windows._window import FIRST_TIME, LAST_TIME, WindowKey
 
 EVENT_TIME = TimeDomain.EVENT_TIME.value

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
 from keystate.errors import DeclarationError
-from keystate.runtime import KeyedStateStore
+from keystate.functions import KeyedStateStore
 from keystate.state import ReducingStateDescriptor, StateDescriptor
 from keystate.windows._evictors import EvictorContext
 from keystate.windows._timers import EVENT_TIME, PROCESSING_TIME, delete, register

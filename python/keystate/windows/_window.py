@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from keystate.errors import DeclarationError
-from keystate.ttl import Time
+from keystate.state import Time
 
 #: The greatest time, in ms.
 LAST_TIME = 2**63 - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from keystate._spec import DELAY_KEY
+from keystate._spec.specs import DELAY_KEY
 from keystate._types.ddl import quoted
 
 

@@ -9,14 +9,14 @@ from typing import Any, TypeVar
 
 from pyspark.sql import types as T
 
-from keystate._codec import Shape
-from keystate._operators.plans import make_plan
+from keystate._operators.function_specs import make_function_spec
+from keystate._types.codec import Shape
 from keystate._worker.aggregates.declared import resolve
-from keystate._worker.calls.plan import FunctionPlan, Style
-from keystate.aggregates import AggregateFunction
+from keystate._worker.calls.function_spec import FunctionSpec, Style
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag, ReduceFunction
 from keystate.state import TypeLike
+from keystate.state.aggregates import AggregateFunction
 from keystate.windows._any import AnyWindowsFunction
 from keystate.windows._assigners import (
     MergingWindowAssigner,
@@ -95,8 +95,8 @@ class Windowing:
         return changed
 
     def _reduce(self, fn: Any, window_function: UserFunction) -> WindowedRows:
-        plan = make_plan(fn, ReduceFunction, "reduce", Style.MAP)
-        return self._rows(window_function, plan)
+        function_spec = make_function_spec(fn, ReduceFunction, "reduce", Style.MAP)
+        return self._rows(window_function, function_spec)
 
     def _aggregate(
         self,
@@ -119,7 +119,7 @@ class Windowing:
         row_type: T.StructType,
         key_type: T.StructType,
         time_column: int | None,
-    ) -> tuple[FunctionPlan, T.StructType]:
+    ) -> tuple[FunctionSpec, T.StructType]:
         """How windows of column aggregates are computed, and what they emit."""
         resolved = resolve(aggregates, row_type)
         assigner = self._assigner
@@ -138,8 +138,8 @@ class Windowing:
             assert gap is not None
             function = ColumnSessionsFunction(assigner, gap, *ends)
             style = Style.COLUMN_SESSIONS
-        plan = FunctionPlan(function, "", style, on_timer="on_timer")
-        return plan, output_of(key_type, resolved)
+        function_spec = FunctionSpec(function, "", style, on_timer="on_timer")
+        return function_spec, output_of(key_type, resolved)
 
     def _process(self, fn: ProcessWindowFunction) -> WindowedRows:
         _check(fn, ProcessWindowFunction, "MyFunction()")
@@ -149,7 +149,7 @@ class Windowing:
         _check(fn, WindowFunction, "MyFunction()")
         return self._rows(fn, None)
 
-    def _rows(self, function: UserFunction, fold: FunctionPlan | Fold | None) -> WindowedRows:
+    def _rows(self, function: UserFunction, fold: FunctionSpec | Fold | None) -> WindowedRows:
         if function is not None:
             _check(function, (ProcessWindowFunction, WindowFunction), "MyFunction()")
         if isinstance(self._assigner, MergingWindowAssigner) and not self._trigger.can_merge():
@@ -167,17 +167,17 @@ class WindowedRows:
     Attributes:
         windowing: the windows.
         function: what takes a window's rows, or its one result.
-        fold: what makes that one result; of a reduce function the plan, until the rows' type is
+        fold: what makes that one result; of a reduce function its spec, until the rows' type is
             known.
     """
 
     windowing: Windowing
     function: UserFunction
-    fold: FunctionPlan | Fold | None
+    fold: FunctionSpec | Fold | None
 
-    def plan(
+    def function_spec(
         self, row_type: T.StructType, shape: Shape | None, time_column: int | None
-    ) -> FunctionPlan:
+    ) -> FunctionSpec:
         """How rows of a type, and of a class if they have one, are processed.
 
         Raises:
@@ -185,13 +185,13 @@ class WindowedRows:
         """
         _check_time(self.windowing._assigner, time_column)
         operator = self._operator(row_type, shape, time_column)
-        return FunctionPlan(operator, "process_element", Style.WINDOWS, on_timer="on_timer")
+        return FunctionSpec(operator, "process_element", Style.WINDOWS, on_timer="on_timer")
 
     def _operator(
         self, row_type: T.StructType, shape: Shape | None, time_column: int | None
     ) -> WindowsFunction:
         fold = self.fold
-        if isinstance(fold, FunctionPlan):
+        if isinstance(fold, FunctionSpec):
             fold = ReduceFold(fold, row_type, shape)
         windows = self.windowing
         assigner, trigger = windows._assigner, windows._trigger

@@ -9,10 +9,9 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import Shape, codec
 from keystate._compiled import collect
-from keystate.functions import Function, KeyedProcessFunction, OutputTag
-from keystate.runtime import RuntimeContext
+from keystate._types.codec import Shape, codec
+from keystate.functions import Function, KeyedProcessFunction, OutputTag, RuntimeContext
 from keystate.windows._assigners import MergingWindowAssigner, WindowAssigner
 from keystate.windows._contents import DROPPED, Fold
 from keystate.windows._contexts import FunctionContext, WindowCallContext, WorkerWindowContext

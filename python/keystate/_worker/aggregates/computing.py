@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keystate._codec import codec
+from keystate._types.codec import codec
 from keystate._worker.aggregates import distinct_values
 from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.declared import ColumnAggregate

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as T
 
-from keystate._codec.evolution import default_beside
-from keystate._spec import check_distinct
+from keystate._spec.specs import check_distinct
+from keystate._types.codec.evolution import default_beside
 from keystate._types.ddl import meant
 from keystate.agg import Aggregate
 from keystate.errors import DeclarationError

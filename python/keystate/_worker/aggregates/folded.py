@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from keystate._codec import Codec, Misfit
+from keystate._types.codec import Codec, Misfit
 from keystate._worker.aggregates.accumulators import Parts, objects
 from keystate._worker.aggregates.groups import Groups, Numbers
 from keystate._worker.messages.encoding import encode_all

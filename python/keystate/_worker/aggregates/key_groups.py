@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keystate._codec import offsets
+from keystate._types.codec import offsets
 from keystate._worker.aggregates.groups import Groups, Numbers, stable_order
 
 

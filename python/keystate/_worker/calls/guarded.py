@@ -9,7 +9,7 @@ from typing import Any
 
 from keystate._compiled import Marks, collect
 from keystate._compiled.plain import Call, Take
-from keystate._worker.calls.letters import Letters, is_of_row
+from keystate._worker.calls.dead_letters import DeadLetterWriter, is_of_row
 from keystate._worker.calls.row_loops import Loop
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.state.journal import Journal, undo
@@ -30,7 +30,7 @@ class GuardedCalls:
     """Calls a function for rows and timers, and writes a dead letter of each that fails.
 
     Args:
-        letters: where that is written.
+        dead_letters: where that is written.
         context: of the rows, with the journal.
         states: the function's.
         take: takes a result as it is now.
@@ -38,7 +38,7 @@ class GuardedCalls:
         kept: whether somebody reads the letters.
     """
 
-    letters: Letters
+    dead_letters: DeadLetterWriter
     _context: RowContext
     _states: Sequence[WorkerState]
     _take: Take
@@ -108,13 +108,13 @@ class GuardedCalls:
         except Exception as e:
             if not is_of_row(e):
                 raise
-            letter = self.letters.write(e, context, self._keyed, None, timer)
+            letter = self.dead_letters.write(e, context, self._keyed, None, timer)
             traceback.clear_frames(e.__traceback__)
             marks.undo()
             undo(journal, size)
             results += self.taken(letter, 0)
         else:
-            self.letters.succeeded(1)
+            self.dead_letters.succeeded(1)
 
     def marks(self, slots: Iterable[int], results: list[Any], journal: Journal) -> Marks:
         """What notes how things are before each row or timer."""
@@ -122,7 +122,7 @@ class GuardedCalls:
         return Marks(slots, cells_of(self._states), results, journal)
 
     def _succeeded(self, marks: Marks) -> None:
-        self.letters.succeeded(marks.count - self._counted)
+        self.dead_letters.succeeded(marks.count - self._counted)
 
     def _failed(
         self, error: Exception, marks: Marks, results: list[Any], row_at: RowAt | None
@@ -145,7 +145,9 @@ class GuardedCalls:
         """
         if not is_of_row(error):
             raise error
-        letter = self.letters.write(error, self._context, self._keyed, row, self._context.timer)
+        letter = self.dead_letters.write(
+            error, self._context, self._keyed, row, self._context.timer
+        )
         # A generator that is left behind ends now, for it may change states once more.
         traceback.clear_frames(error.__traceback__)
         marks.undo()
@@ -162,5 +164,5 @@ class GuardedCalls:
         Raises:
             FunctionError: there are more letters than may be.
         """
-        self.letters.count(letter, succeeded)
-        return [self._take(self.letters.result(letter))] if self._kept else []
+        self.dead_letters.count(letter, succeeded)
+        return [self._take(self.dead_letters.result(letter))] if self._kept else []

@@ -11,7 +11,7 @@ from typing import Any
 
 from keystate._compiled import call_with_context, call_with_row, collect
 from keystate._compiled.plain import Call, Take
-from keystate._worker.calls.plan import Style
+from keystate._worker.calls.function_spec import Style
 from keystate._worker.contexts.row_context import RowContext
 
 Loop = Callable[[Call, Any, Iterable[int], Iterable[Any], Take, list[Any]], None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keystate.runtime import RuntimeContext
+from keystate.functions import RuntimeContext
 
 #: What only the context of `open` has: states, metrics, the place of the subtask.
 _OF_OPEN = frozenset(name for name in dir(RuntimeContext) if name.startswith("get_"))

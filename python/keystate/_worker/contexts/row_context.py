@@ -9,15 +9,15 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import BeyondPython
 from keystate._compiled import Cursor
-from keystate._protocol import Control
+from keystate._spec.protocol import Control
+from keystate._types.codec import BeyondPython
 from keystate._worker.contexts.asked_in_open import AskedInOpen
 from keystate._worker.messages.state_client import StateClient, open_client
 from keystate._worker.state.timers import WorkerTimers
 from keystate.errors import DeclarationError, StateAccessError
 from keystate.functions import TimeDomain
-from keystate.runtime import NOT_KEYED
+from keystate.functions.runtime import NOT_KEYED
 
 
 class RowContext(Cursor, AskedInOpen):

@@ -7,17 +7,16 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import Codec, Misfit, codec
-from keystate._protocol import Control
-from keystate._spec import OperatorSpec
-from keystate._subtask import Subtask
+from keystate._spec.protocol import Control
+from keystate._spec.specs import OperatorSpec
+from keystate._types.codec import Codec, Misfit, codec
 from keystate._types.hash import KeyGroups
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.state.ttl_states import with_ttl
 from keystate._worker.state.worker_state import StateFactory, WorkerState
 from keystate.errors import DeclarationError
-from keystate.metrics import MetricGroup
-from keystate.runtime import RuntimeContext
+from keystate.functions import MetricGroup, RuntimeContext
+from keystate.functions.subtask import Subtask
 from keystate.state import StateDescriptor
 
 

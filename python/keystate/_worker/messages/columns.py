@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import Codec, codec
-from keystate._protocol import Message
+from keystate._spec.protocol import Message
+from keystate._types.codec import Codec, codec
 
 #: What the JVM adds to the domain of a timer that this micro-batch has deleted.
 GONE = 2

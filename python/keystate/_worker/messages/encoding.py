@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._codec import Codec, Misfit
+from keystate._types.codec import Codec, Misfit
 
 
 def encode_all(

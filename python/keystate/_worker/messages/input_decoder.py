@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import Shape, struct_codec
+from keystate._types.codec import Shape, struct_codec
 from keystate._worker.messages.columns import Columns
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 
-from keystate._codec import Codec, packed_reader
-from keystate._protocol import Answer, Control, Message, state_column
+from keystate._spec.protocol import Answer, Control, Message, state_column
+from keystate._types.codec import Codec, packed_reader
 from keystate._worker.messages.columns import INTEGERS, Columns
 
 #: A timer that was set or deleted: slot, domain, time, and what it is now.

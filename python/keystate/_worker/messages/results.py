@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import NOT_PACKED, Misfit, PackedRows, struct_codec
-from keystate._spec import MAIN_OUTPUT
+from keystate._spec.specs import MAIN_OUTPUT
+from keystate._types.codec import NOT_PACKED, Misfit, PackedRows, struct_codec
 from keystate.errors import OutputTypeError
 from keystate.functions import OutputTag
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._protocol import Control, Message, Op, Page, Question, Reply, Server
+from keystate._spec.protocol import Control, Message, Op, Page, Question, Reply, Server
 from keystate.errors import KeystateError, code_in
 
 #: How long connecting may take. An answer may take as long as it needs: when the executor or the

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._protocol import Answer, Control
-from keystate._spec import SubtaskStateSpec
+from keystate._spec.protocol import Answer, Control
+from keystate._spec.specs import SubtaskStateSpec
 from keystate._types.hash import key_groups_of
 from keystate._worker.messages.columns import list_column
 from keystate._worker.messages.state_client import StateClient
@@ -18,8 +18,7 @@ from keystate._worker.operator_state.operator_states import OperatorStates
 from keystate._worker.operator_state.raw_state import RawKeyedState
 from keystate._worker.operator_state.shared_map import SharedMapSpec
 from keystate._worker.state.journal import Journal
-from keystate.functions import CheckpointListener
-from keystate.runtime import KeyedStateStore
+from keystate.functions import CheckpointListener, KeyedStateStore
 
 
 class OperatorStateKeeper:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from keystate._codec import Misfit
-from keystate._codec.evolution import to_text
-from keystate._spec import StateSpec
+from keystate._spec.specs import StateSpec
+from keystate._types.codec import Misfit
+from keystate._types.codec.evolution import to_text
 from keystate._worker.operator_state.raw_state import (
     RAW,
     RawInput,
@@ -23,8 +23,7 @@ from keystate._worker.operator_state.stored_elements import element_as_declared
 from keystate._worker.pickles.pickled import Pickles
 from keystate._worker.state.journal import Journal
 from keystate.errors import DeclarationError, StateAccessError, StateTypeError
-from keystate.functions import CheckpointedFunction, ListCheckpointed
-from keystate.runtime import KeyedStateStore
+from keystate.functions import CheckpointedFunction, KeyedStateStore, ListCheckpointed
 from keystate.state import (
     BroadcastState,
     ListState,

@@ -8,14 +8,14 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, Shape, StructCodec
-from keystate._codec.evolution import to_text
-from keystate._kinds import StateKind
-from keystate._spec import StateSpec
+from keystate._spec.specs import StateSpec
+from keystate._types.codec import Misfit, Shape, StructCodec
+from keystate._types.codec.evolution import to_text
 from keystate._worker.operator_state.stored_elements import element_as_declared
 from keystate._worker.state.journal import Journal
 from keystate._worker.state.map_copy import MapCopy
 from keystate.errors import StateTypeError
+from keystate.state.kinds import StateKind
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from keystate._codec import Codec
-from keystate._codec.evolution import Unreadable, read_as, stored_element, type_name
-from keystate._spec import StateSpec
+from keystate._spec.specs import StateSpec
+from keystate._types.codec import Codec
+from keystate._types.codec.evolution import Unreadable, read_as, stored_element, type_name
 from keystate.errors import StateTypeError
 
 

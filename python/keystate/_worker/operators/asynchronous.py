@@ -15,20 +15,20 @@ from typing import Any
 
 from keystate._compiled import collect
 from keystate._compiled.plain import Take
-from keystate._protocol import Message
+from keystate._spec.protocol import Message
 from keystate._worker.calls.event_loop import EventLoop, cancel
 from keystate._worker.calls.function_errors import function_error
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.calls.guarded import GuardedCalls
-from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.contexts.async_context import AsyncRowContext, Call
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.contexts.runtime_context import WorkerRuntimeContext
 from keystate._worker.messages.columns import Columns
-from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.keyed import KeyedOperator
+from keystate._worker.operators.task_spec import TaskSpec
 from keystate._worker.state.timer_turns import TimerTurns
-from keystate.async_functions import AsyncKeyedProcessFunction
 from keystate.errors import KeystateError
+from keystate.functions import AsyncKeyedProcessFunction
 
 #: What a call emitted, as it was then, and what it raised.
 _Outcome = tuple[list[Any], Exception | None]
@@ -42,29 +42,31 @@ class AsyncOperator(KeyedOperator):
 
     _context: AsyncRowContext
 
-    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
-        assert plan.calls is not None
-        self._calls = plan.calls
-        self._loop = EventLoop(plan.calls.capacity)
+    def __init__(
+        self, function_spec: FunctionSpec, declared: TaskSpec, control: dict[str, Any]
+    ) -> None:
+        assert function_spec.calls is not None
+        self._calls = function_spec.calls
+        self._loop = EventLoop(function_spec.calls.capacity)
         self._ending = False
         # Calls that go on after their timeout: a loop keeps no task alive.
         self._left_behind: set[asyncio.Task[_Outcome]] = set()
         # A plain callable has no hook of its own.
-        default = partial(AsyncKeyedProcessFunction.timeout, plan.function)
-        self._on_timeout = getattr(plan.function, "timeout", default)
+        default = partial(AsyncKeyedProcessFunction.timeout, function_spec.function)
+        self._on_timeout = getattr(function_spec.function, "timeout", default)
         try:
-            super().__init__(plan, declared, control)
+            super().__init__(function_spec, declared, control)
         except BaseException:
             self._loop.close()
             raise
 
     def _open(self, runtime: WorkerRuntimeContext) -> None:
-        self._loop.finish(self._plan.open(runtime))
+        self._loop.finish(self._function_spec.open(runtime))
 
     def close(self) -> None:
         self._forget()
         try:
-            self._loop.finish(self._plan.close())
+            self._loop.finish(self._function_spec.close())
         finally:
             self._loop.close()
 
@@ -127,7 +129,7 @@ class AsyncOperator(KeyedOperator):
             succeeded = 0
             if unordered is not None:
                 unordered.extend(call.results)
-        guarded.letters.succeeded(succeeded)
+        guarded.dead_letters.succeeded(succeeded)
 
     async def _work(
         self,

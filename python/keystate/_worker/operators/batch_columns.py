@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._codec import Codec, shorten
+from keystate._types.codec import Codec, shorten
 from keystate._worker.operators.column_types import cast, check_fields
 
 _TEXTS = (str, bytes, bytearray, memoryview)

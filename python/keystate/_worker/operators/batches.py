@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keystate._protocol import Message, state_column
-from keystate._spec import StateSpec
+from keystate._spec.protocol import Message, state_column
+from keystate._spec.specs import StateSpec
+from keystate._worker.calls.dead_letters import is_of_row
 from keystate._worker.calls.guarded import GuardedCalls
-from keystate._worker.calls.letters import is_of_row
 from keystate._worker.messages.columns import Columns
 from keystate._worker.messages.results import Results
 from keystate._worker.operators.batch_columns import NoColumnError, as_array, columns_of
@@ -100,12 +100,12 @@ class BatchOperator(KeyedOperator):
                     self._run_guarded(guarded, *part, results)
         else:
             results += made
-            guarded.letters.succeeded(len(slots))
+            guarded.dead_letters.succeeded(len(slots))
 
     def _letter(self, guarded: GuardedCalls, error: Exception, slot: int, index: int) -> list[Any]:
         self._context.slot = slot
         row = self._row_at(index)
-        letter = guarded.letters.write(error, self._context, self._keyed, row, None)
+        letter = guarded.dead_letters.write(error, self._context, self._keyed, row, None)
         traceback.clear_frames(error.__traceback__)
         return guarded.taken(letter, 0)
 

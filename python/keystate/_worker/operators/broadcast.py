@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._codec import codec, shorten
 from keystate._compiled import collect
-from keystate._protocol import Answer, Control, Message
-from keystate._worker.calls.plan import FunctionPlan
+from keystate._spec.protocol import Answer, Control, Message
+from keystate._types.codec import codec, shorten
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.messages.columns import Columns, list_column
 from keystate._worker.operators.broadcast_state import (
@@ -25,8 +25,8 @@ from keystate._worker.operators.broadcast_state import (
     PlainBroadcastRowContext,
     WorkerBroadcastState,
 )
-from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.keyed import KeyedOperator
+from keystate._worker.operators.task_spec import TaskSpec
 from keystate.errors import DeclarationError, OutputTypeError
 from keystate.state import StateDescriptor
 
@@ -38,9 +38,11 @@ class BroadcastOperator(KeyedOperator):
 
     _context: BroadcastRowContext
 
-    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
+    def __init__(
+        self, function_spec: FunctionSpec, declared: TaskSpec, control: dict[str, Any]
+    ) -> None:
         assert declared.broadcast is not None
-        super().__init__(plan, declared, control)
+        super().__init__(function_spec, declared, control)
         self._elements = BroadcastElementContext(self._context, declared.broadcast)
         self._broadcast_rows = codec(declared.broadcast)
         self._broadcast = [
@@ -49,7 +51,7 @@ class BroadcastOperator(KeyedOperator):
         ]
         self._elements.states = {state.spec.name: state for state in self._broadcast}
         self._context.views = {state.spec.name: state.view for state in self._broadcast}
-        self._on_broadcast = getattr(plan.function, plan.on_broadcast)
+        self._on_broadcast = getattr(function_spec.function, function_spec.on_broadcast)
         self._state_index = {state.name: i for i, state in enumerate(declared.spec.states)}
         self._tag = ""
         self._new_tag: str | None = None  # while broadcast elements are processed

@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import Codec, Misfit
-from keystate._protocol import Part, broadcast_column
-from keystate._spec import DELAY_KEY, StateSpec
+from keystate._spec.protocol import Part, broadcast_column
+from keystate._spec.specs import DELAY_KEY, StateSpec
+from keystate._types.codec import Codec, Misfit
 from keystate._worker.contexts.asked_in_open import AskedInOpen
 from keystate._worker.contexts.row_context import (
     PlainRowContext,

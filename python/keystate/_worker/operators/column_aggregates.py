@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keystate._protocol import Control
+from keystate._spec.protocol import Control
 from keystate._worker.aggregates.key_groups import key_numbers
-from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.columns import ColumnOperator, due_arrays
-from keystate._worker.operators.declared import Declared
+from keystate._worker.operators.task_spec import TaskSpec
 from keystate._worker.state.aggregate_columns import AggregateColumns
 from keystate._worker.state.column_timers import ColumnTimers
 from keystate._worker.state.timers import WorkerTimers
@@ -33,14 +33,16 @@ class ColumnAggregateOperator(ColumnOperator):
 
     _timers: ColumnTimers
 
-    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
+    def __init__(
+        self, function_spec: FunctionSpec, declared: TaskSpec, control: dict[str, Any]
+    ) -> None:
         #: What a micro-batch emits: of each generation keys and results.
         self._emitted: list[tuple[pa.Array, pa.Array]] = []
         self._open_state = lambda spec, index, cursor, _: AggregateColumns(
             spec, index, cursor, self._aggregation
         )
         self._streaming = bool(control[Control.STREAMING])
-        super().__init__(plan, declared, control)
+        super().__init__(function_spec, declared, control)
 
     def _make_timers(self) -> WorkerTimers:
         return ColumnTimers(self._state, TimeDomain.EVENT_TIME.value)

@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keystate._protocol import Control
-from keystate._spec import StateSpec
+from keystate._spec.protocol import Control
+from keystate._spec.specs import StateSpec
 from keystate._worker.aggregates.accumulators import Parts, taken
 from keystate._worker.aggregates.groups import Numbers
-from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.columns import ColumnOperator, due_arrays
-from keystate._worker.operators.declared import Declared
+from keystate._worker.operators.task_spec import TaskSpec
 from keystate._worker.operators.windows import NO_WATERMARK, WindowsContext, times_of
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.column_timers import ColumnTimers
@@ -41,9 +41,11 @@ class ColumnWindowsOperator(ColumnOperator):
     _timers: ColumnTimers
     _state_class: type[WindowColumns] = WindowColumns
 
-    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
+    def __init__(
+        self, function_spec: FunctionSpec, declared: TaskSpec, control: dict[str, Any]
+    ) -> None:
         self._open_state = self._open_columns
-        super().__init__(plan, declared, control)
+        super().__init__(function_spec, declared, control)
 
     def _open_columns(self, spec: StateSpec, index: int, cursor: Any, told: Any) -> WorkerState:
         if spec.name != self._function.contents:

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keystate._codec import codec
-from keystate._protocol import Control, Message
+from keystate._spec.protocol import Control, Message
+from keystate._types.codec import codec
 from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.computing import Aggregation
 from keystate._worker.aggregates.groups import Numbers
-from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.messages.columns import GONE, Columns
 from keystate._worker.operators.batches import ArrowKeys, BatchOperator
-from keystate._worker.operators.declared import Declared
+from keystate._worker.operators.task_spec import TaskSpec
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.column_state import ColumnState
 from keystate.errors import DeclarationError
@@ -30,17 +30,19 @@ class ColumnOperator(BatchOperator):
 
     _state_class: Any = ColumnState
 
-    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
-        self._function = self._make_function(plan)
+    def __init__(
+        self, function_spec: FunctionSpec, declared: TaskSpec, control: dict[str, Any]
+    ) -> None:
+        self._function = self._make_function(function_spec)
         self._aggregation = self._make_aggregation()
         output: pa.StructType = codec(declared.output).arrow
         self._outputs = output if declared.spec.side_outputs else pa.struct([pa.field("", output)])
         self._tagged = declared.spec.side_outputs
-        super().__init__(plan, declared, control)
+        super().__init__(function_spec, declared, control)
 
-    def _make_function(self, plan: FunctionPlan) -> Any:
+    def _make_function(self, function_spec: FunctionSpec) -> Any:
         """Tells what is computed."""
-        return plan.function
+        return function_spec.function
 
     def _make_aggregation(self) -> Any:
         return Aggregation(self._function.aggregates)

@@ -17,11 +17,11 @@ from keystate._compiled import collect
 from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.folded import FoldedRows
 from keystate._worker.aggregates.groups import Numbers
-from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.batches import ArrowKeys
 from keystate._worker.operators.column_windows import ColumnWindowsOperator
-from keystate._worker.operators.declared import Declared
+from keystate._worker.operators.task_spec import TaskSpec
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.folded_columns import FoldedColumns
 from keystate._worker.state.window_columns import WindowColumns
@@ -33,13 +33,15 @@ class FoldedWindowsOperator(ColumnWindowsOperator):
     _state: FoldedColumns
     _state_class: type[WindowColumns] = FoldedColumns
 
-    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
+    def __init__(
+        self, function_spec: FunctionSpec, declared: TaskSpec, control: dict[str, Any]
+    ) -> None:
         self._by_timer = False
-        super().__init__(plan, declared, control)
+        super().__init__(function_spec, declared, control)
         self._context.take = self._results.take
 
-    def _make_function(self, plan: FunctionPlan) -> Any:
-        return plan.function.by_columns()
+    def _make_function(self, function_spec: FunctionSpec) -> Any:
+        return function_spec.function.by_columns()
 
     def _make_aggregation(self) -> FoldedRows:
         return FoldedRows(self._function.fold, self._function.copy)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._codec import shorten
+from keystate._types.codec import shorten
 from keystate._worker.operators.keyed import KeyedOperator
 from keystate._worker.operators.two_inputs import TwoInputOperator, TwoInputRows
 from keystate.errors import DeclarationError

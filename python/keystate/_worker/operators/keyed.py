@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import codec, shorten, struct_codec
 from keystate._compiled import collect
 from keystate._compiled.plain import Call
-from keystate._protocol import Answer, Control, Message
+from keystate._spec.protocol import Answer, Control, Message
+from keystate._types.codec import codec, shorten, struct_codec
+from keystate._worker.calls.dead_letters import DeadLetterWriter
 from keystate._worker.calls.function_errors import function_error
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.calls.guarded import GuardedCalls
-from keystate._worker.calls.letters import Letters
-from keystate._worker.calls.plan import FunctionPlan
 from keystate._worker.calls.row_loops import LOOPS
 from keystate._worker.contexts.row_context import (
     PlainRowContext,
@@ -30,7 +30,7 @@ from keystate._worker.messages.input_decoder import InputDecoder
 from keystate._worker.messages.packed import MOST_PACKED, packed_answer
 from keystate._worker.messages.results import Results, make_results
 from keystate._worker.operator_state.keeper import OperatorStateKeeper
-from keystate._worker.operators.declared import Declared
+from keystate._worker.operators.task_spec import TaskSpec
 from keystate._worker.state.open_state import open_state, open_undoable_state
 from keystate._worker.state.timer_turns import TimerTurns
 from keystate._worker.state.timers import WorkerTimers
@@ -52,12 +52,14 @@ class KeyedOperator:
     _open_state: StateFactory = staticmethod(open_state)
     _open_undoable_state: StateFactory = staticmethod(open_undoable_state)
 
-    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
+    def __init__(
+        self, function_spec: FunctionSpec, declared: TaskSpec, control: dict[str, Any]
+    ) -> None:
         spec, key_type = declared.spec, declared.keys
-        self._plan = plan
+        self._function_spec = function_spec
         self._keyed = bool(key_type.fields)
         self._context = self._make_context()
-        self._context.time_columns = plan.time_columns
+        self._context.time_columns = function_spec.time_columns
         shape = spec.inputs[0].shape
         self._row_type = declared.rows
         self._input = InputDecoder(self._row_type, shape, self._context)
@@ -72,19 +74,19 @@ class KeyedOperator:
             self._context.key_copy = of_one.copy
         self._results = make_results(declared.output, spec.side_outputs, self._where)
         opening = self._open_state
-        if plan.dead_letters is not None:
+        if function_spec.dead_letters is not None:
             opening = self._open_undoable_state
         runtime = WorkerRuntimeContext(spec, control, self._context, opening, key_type)
         self._context.hear(control)
         self._keeper: OperatorStateKeeper | None = None
         if spec.subtask_state is not None:
             self._keeper = OperatorStateKeeper(
-                plan.function,
+                function_spec.function,
                 spec.subtask_state,
                 runtime,
                 self._context.client,
                 control,
-                None if plan.dead_letters is None else lambda: self._context.journal,
+                None if function_spec.dead_letters is None else lambda: self._context.journal,
             )
             self._guard(self._keeper.initialize)
         self._guard(lambda: self._open(runtime))
@@ -97,25 +99,31 @@ class KeyedOperator:
             )
         self._metrics = runtime.metrics
         self._states: list[WorkerState] = [runtime.states[s.name] for s in spec.states]
-        self._timers = self._make_timers() if plan.on_timer else None
+        self._timers = self._make_timers() if function_spec.on_timer else None
         self._context.timers = self._timers
         #: Whether timers that are due may be left of keys that are not here any more.
         self._left = False
         self._asks = False  # whether the JVM is asked for timers
         # In a batch, once its input has ended.
         self._fires_all = self._timers is not None and not control[Control.STREAMING]
-        self._on_timer = getattr(plan.function, plan.on_timer) if plan.on_timer else None
+        self._on_timer = (
+            getattr(function_spec.function, function_spec.on_timer)
+            if function_spec.on_timer
+            else None
+        )
         timers = [self._timers] if self._timers is not None else []
         self._stores: list[WorkerState | WorkerTimers] = [*self._states, *timers]
         self._no_changes = {k: v for s in self._stores for k, v in s.no_changes().items()}
-        self._call = plan.call()
+        self._call = function_spec.call()
         self._generation = 0
         self._message: Columns | None = None  # the one at hand
         self._guarded: GuardedCalls | None = None
-        if plan.dead_letters is not None:
+        if function_spec.dead_letters is not None:
             assert self._metrics is not None
             counter = self._metrics.counter(DEAD_LETTERS)
-            letters = Letters(plan.dead_letters, key_type, self._row_types(), counter.inc)
+            letters = DeadLetterWriter(
+                function_spec.dead_letters, key_type, self._row_types(), counter.inc
+            )
             self._guarded = GuardedCalls(
                 letters,
                 self._context,
@@ -126,7 +134,7 @@ class KeyedOperator:
             )
 
     def _make_timers(self) -> WorkerTimers:
-        if self._plan.dead_letters is None:
+        if self._function_spec.dead_letters is None:
             return WorkerTimers()
         return UndoableTimers(self._context)
 
@@ -135,7 +143,7 @@ class KeyedOperator:
         return [self._row_type]
 
     def _open(self, runtime: WorkerRuntimeContext) -> None:
-        self._plan.open(runtime)
+        self._function_spec.open(runtime)
 
     # -- the conversation with the JVM ----------------------------------------------------------
 
@@ -155,7 +163,7 @@ class KeyedOperator:
         self._forget()
         self._context.keys = self._new_keys()
         if self._guarded is not None:
-            self._guarded.letters.begin_task(control)
+            self._guarded.dead_letters.begin_task(control)
         if self._keeper is not None:
             keeper = self._keeper
             self._guard(lambda: keeper.begin_task(control))
@@ -202,7 +210,7 @@ class KeyedOperator:
             yield from self._fire_left()
         yield from self._flush()
         if self._guarded is not None:
-            self._guarded.letters.end_task()
+            self._guarded.dead_letters.end_task()
         last: dict[str, pa.Array] = {}
         if self._keeper is not None:
             keeper, control = self._keeper, self._context.control
@@ -263,7 +271,7 @@ class KeyedOperator:
     def close(self) -> None:
         """Closes the user's function."""
         self._forget()
-        self._plan.close()
+        self._function_spec.close()
 
     def _forget(self) -> None:
         self._context.end_task()
@@ -349,7 +357,7 @@ class KeyedOperator:
 
     def _call_each(self, call: Call, slots: Any, rows: Any, results: list[Any]) -> None:
         """Calls a function for each row."""
-        loop = LOOPS[self._plan.style]
+        loop = LOOPS[self._function_spec.style]
         if self._guarded is None:
             loop(call, self._context, slots, rows, self._results.take, results)
         else:

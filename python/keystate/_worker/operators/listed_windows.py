@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keystate._spec import StateSpec
+from keystate._spec.specs import StateSpec
 from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.groups import Numbers
-from keystate._worker.calls.plan import FunctionPlan
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.messages.columns import Columns
 from keystate._worker.operators.columns import due_arrays
-from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.folded_windows import FoldedWindowsOperator
+from keystate._worker.operators.task_spec import TaskSpec
 from keystate._worker.operators.windows import times_of
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.listed_columns import ListedColumns, narrowed
@@ -35,8 +35,10 @@ class ListedWindowsOperator(FoldedWindowsOperator):
     _state: ListedColumns  # type: ignore[assignment]
     _state_class = ListedColumns
 
-    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
-        super().__init__(plan, declared, control)
+    def __init__(
+        self, function_spec: FunctionSpec, declared: TaskSpec, control: dict[str, Any]
+    ) -> None:
+        super().__init__(function_spec, declared, control)
         (self._state.numbers,) = (s for s in self._states if isinstance(s, RowNumbers))
         (self._noted,) = (s for s in self._states if isinstance(s, NotedTimers))
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import types as T
 
-from keystate._codec import codec
 from keystate._compiled.plain import Call
-from keystate._protocol import Control, Message
-from keystate._worker.calls.plan import FunctionPlan
+from keystate._spec.protocol import Control, Message
+from keystate._types.codec import codec
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.contexts.row_context import (
     RowContext,
     columns_without_zone,
@@ -24,8 +24,8 @@ from keystate._worker.contexts.row_context import (
 )
 from keystate._worker.messages.columns import INTEGERS, Columns
 from keystate._worker.messages.input_decoder import InputDecoder
-from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.keyed import KeyedOperator
+from keystate._worker.operators.task_spec import TaskSpec
 
 
 class TwoInputRows(NamedTuple):
@@ -77,16 +77,18 @@ class TwoInputOperator(KeyedOperator):
 
     _context: TwoInputContext
 
-    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
+    def __init__(
+        self, function_spec: FunctionSpec, declared: TaskSpec, control: dict[str, Any]
+    ) -> None:
         assert declared.second is not None
         self._second_type = declared.second
-        super().__init__(plan, declared, control)
+        super().__init__(function_spec, declared, control)
         shape = declared.spec.inputs[1].shape
         self._second_input = InputDecoder(self._second_type, shape, self._context)
         self._context.second_columns_without_zone = columns_without_zone(self._second_type)
         if shape is not None:
             self._context.second_field_names = self._second_type.names
-        self._call_second = plan.call_second()
+        self._call_second = function_spec.call_second()
         self._inputs: list[int] = []  # of the rows of a loop over both
 
     def _make_context(self) -> RowContext:

@@ -14,15 +14,15 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import Shape, codec, struct_codec
 from keystate._compiled import collect
 from keystate._compiled.plain import Take
-from keystate._protocol import Control, Message
-from keystate._worker.calls.plan import FunctionPlan
+from keystate._spec.protocol import Control, Message
+from keystate._types.codec import Shape, codec, struct_codec
+from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.messages.columns import Columns
-from keystate._worker.operators.declared import Declared
 from keystate._worker.operators.keyed import KeyedOperator
+from keystate._worker.operators.task_spec import TaskSpec
 from keystate._worker.state.timer_turns import TimerTurns
 
 _LONGS = codec(T.LongType())
@@ -64,20 +64,20 @@ class WindowsContext(RowContext):
 
 
 def windows_operator(
-    plan: FunctionPlan, declared: Declared, control: dict[str, Any]
+    function_spec: FunctionSpec, declared: TaskSpec, control: dict[str, Any]
 ) -> KeyedOperator:
     """The operator of a function of windows: of whole messages of rows, where that is the same."""
     operator: Callable[..., KeyedOperator] = WindowsOperator
-    one_by_one = plan.dead_letters is not None or control.get(Control.REAL_TIME)
+    one_by_one = function_spec.dead_letters is not None or control.get(Control.REAL_TIME)
     rows = struct_codec(declared.rows, declared.spec.inputs[0].shape or Shape())
     # What makes rows of the user's class is called once for each.
     one_by_one = one_by_one or rows.runs_code
     if not one_by_one:
-        windows = plan.function.by_columns()
+        windows = function_spec.function.by_columns()
         if windows is not None:
             module, name = windows.operator
             operator = getattr(import_module(f"keystate._worker.operators.{module}"), name)
-    return operator(plan, declared, control)
+    return operator(function_spec, declared, control)
 
 
 class WindowsOperator(KeyedOperator):
@@ -85,9 +85,11 @@ class WindowsOperator(KeyedOperator):
 
     _context: WindowsContext
 
-    def __init__(self, plan: FunctionPlan, declared: Declared, control: dict[str, Any]) -> None:
-        self._time_column: int | None = plan.function.time_column
-        super().__init__(plan, declared, control)
+    def __init__(
+        self, function_spec: FunctionSpec, declared: TaskSpec, control: dict[str, Any]
+    ) -> None:
+        self._time_column: int | None = function_spec.function.time_column
+        super().__init__(function_spec, declared, control)
         self._context.take = self._results.take
         if self._guarded is not None:
             self._context.attempt = self._guarded.attempt

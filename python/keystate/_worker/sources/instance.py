@@ -12,14 +12,13 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import Misfit, shorten, struct_codec
-from keystate._subtask import Subtask
+from keystate._types.codec import Misfit, shorten, struct_codec
 from keystate._worker.calls.function_errors import function_error
 from keystate._worker.messages.results import row_test
 from keystate._worker.operator_state.operator_states import OperatorStates, Snapshot
 from keystate.errors import DeclarationError, KeystateError, OutputTypeError
-from keystate.functions import CheckpointListener
-from keystate.runtime import RuntimeContext
+from keystate.functions import CheckpointListener, RuntimeContext
+from keystate.functions.subtask import Subtask
 from keystate.state import StateDescriptor
 
 _ROWS_PER_ARROW_BATCH = 10_000

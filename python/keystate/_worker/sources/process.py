@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
-from keystate._spec import StateSpec
+from keystate._spec.specs import StateSpec
 from keystate._worker.operator_state.operator_states import OperatorStates, Snapshot, redistribute
 from keystate._worker.sources.instance import Instance
 from keystate.errors import CheckpointError
@@ -38,7 +38,7 @@ _POLL_SECONDS = 0.005
 
 
 @dataclass(frozen=True)
-class SourcePlan:
+class SourceSpec:
     """A source as the driver planned it.
 
     Attributes:
@@ -59,26 +59,26 @@ class SourcePlan:
 
 
 class StatefulDataSource(DataSource):
-    """Carries a source's plan to its process."""
+    """Carries a source to its process."""
 
-    def __init__(self, plan: SourcePlan) -> None:
+    def __init__(self, source_spec: SourceSpec) -> None:
         super().__init__({})
-        self.plan = plan
+        self.source_spec = source_spec
 
     def schema(self) -> T.StructType:
         """The rows' type."""
-        return self.plan.row_type
+        return self.source_spec.row_type
 
     def streamReader(self, schema: T.StructType) -> DataSourceStreamReader:
         """What the JVM calls."""
-        return SourceReader(self.plan)
+        return SourceReader(self.source_spec)
 
 
 class SourceReader(DataSourceStreamReader):
     """The instances of a source, and the batches they are cut into."""
 
-    def __init__(self, plan: SourcePlan) -> None:
-        self._plan = plan
+    def __init__(self, source_spec: SourceSpec) -> None:
+        self._source_spec = source_spec
         self._instances: list[Instance] = []
         self._began = time.monotonic()  # when the batch at hand began
         self._stopping = False
@@ -95,7 +95,7 @@ class SourceReader(DataSourceStreamReader):
         if "begin" in start:
             self._begin(start["begin"], start["restored"])
             return {"rows": 0, "waiting": False}
-        self._wait(self._began + self._plan.max_batch_duration)
+        self._wait(self._began + self._source_spec.max_batch_duration)
         # Asked in this order: what has ended has its last rows, and its error.
         waiting = all(instance.is_waiting() for instance in self._instances)
         rows = sum(instance.rows() for instance in self._instances)
@@ -120,7 +120,7 @@ class SourceReader(DataSourceStreamReader):
         header = {
             "batch": end["batch"],
             "time": now,
-            "source": self._plan.name,
+            "source": self._source_spec.name,
             "parallelism": len(cuts),
             "rows": [cut.rows for cut in cuts],
             "states": [cut.states for cut in cuts],
@@ -149,21 +149,23 @@ class SourceReader(DataSourceStreamReader):
             instance.close(deadline)
 
     def _begin(self, batch: int, restored: str | None) -> None:
-        plan = self._plan
+        source_spec = self._source_spec
         states = _states_in(batch, restored) if restored is not None else []
-        unions = {spec.name for spec, union in plan.states if union}
-        specs = {spec.name: spec for spec, _ in plan.states}
-        of = plan.parallelism
+        unions = {spec.name for spec, union in source_spec.states if union}
+        specs = {spec.name: spec for spec, _ in source_spec.states}
+        of = source_spec.parallelism
         for index, part in enumerate(redistribute(states, unions, of)):
-            function = pickle.loads(plan.function)
-            share = plan.max_rows_per_batch // of
-            instance = Instance(plan.name, function, plan.row_type, index, of, share)
+            function = pickle.loads(source_spec.function)
+            share = source_spec.max_rows_per_batch // of
+            instance = Instance(source_spec.name, function, source_spec.row_type, index, of, share)
             self._instances.append(instance)
             known = batch if restored is not None else None
             of_all = {name: part.pop(name) for name in unions & part.keys()}
             if index == 0:
                 part |= of_all
-            own = OperatorStates(specs, known, part, of_all, index=index, pickles=plan.pickles)
+            own = OperatorStates(
+                specs, known, part, of_all, index=index, pickles=source_spec.pickles
+            )
             instance.open(own)
         for instance in self._instances:
             instance.start()

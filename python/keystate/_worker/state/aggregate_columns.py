@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from keystate._protocol import Part, state_column
+from keystate._spec.protocol import Part, state_column
 from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.messages.columns import Columns, list_column

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from keystate._spec import StateSpec
+from keystate._spec.specs import StateSpec
 from keystate._worker.aggregates.accumulators import Accumulation
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.messages.columns import Columns

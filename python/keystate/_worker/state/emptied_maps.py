@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keystate._protocol import Part, state_column
-from keystate._spec import StateSpec
+from keystate._spec.protocol import Part, state_column
+from keystate._spec.specs import StateSpec
 from keystate._worker.messages.columns import Columns, list_column, nested
 from keystate._worker.state.worker_state import WorkerState
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keystate._codec import Misfit
+from keystate._types.codec import Misfit
 from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.folded import FoldedRows
 from keystate._worker.aggregates.groups import Groups, Numbers

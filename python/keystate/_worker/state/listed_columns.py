@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keystate._protocol import Bound
-from keystate._spec import StateSpec
+from keystate._spec.protocol import Bound
+from keystate._spec.specs import StateSpec
 from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.groups import Groups, Numbers, stable_order
 from keystate._worker.state.column_entries import Entries

@@ -12,14 +12,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._codec import offsets
-from keystate._protocol import Part, state_column
-from keystate._spec import StateSpec
+from keystate._spec.protocol import Part, state_column
+from keystate._spec.specs import StateSpec
+from keystate._types.codec import offsets
 from keystate._worker.messages.columns import Columns
 from keystate._worker.state.uses import ListUses
 from keystate._worker.state.worker_state import WorkerState, flatten
-from keystate.state import ListState, StateDescriptor
-from keystate.ttl import StateTtlConfig
+from keystate.state import ListState, StateDescriptor, StateTtlConfig
 
 
 class ListCell:

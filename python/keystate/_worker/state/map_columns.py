@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keystate._protocol import Bound, Part, state_column
-from keystate._spec import StateSpec
+from keystate._spec.protocol import Bound, Part, state_column
+from keystate._spec.specs import StateSpec
 from keystate._worker.aggregates.accumulators import Accumulation
 from keystate._worker.aggregates.groups import Numbers, stable_order
 from keystate._worker.messages.columns import Columns, list_column

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from keystate._codec import Codec, Misfit, shorten
+from keystate._types.codec import Codec, Misfit, shorten
 from keystate.errors import StateTypeError
 from keystate.state import BroadcastState, ReadOnlyBroadcastState
 

@@ -14,15 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._codec import Misfit, offsets
 from keystate._compiled import MapCells
-from keystate._protocol import Bound, Part, state_column
-from keystate._spec import StateSpec
+from keystate._spec.protocol import Bound, Part, state_column
+from keystate._spec.specs import StateSpec
+from keystate._types.codec import Misfit, offsets
 from keystate._worker.messages.columns import Columns
 from keystate._worker.state.uses import MapUses
 from keystate._worker.state.worker_state import WorkerState
-from keystate.state import MapState, StateDescriptor
-from keystate.ttl import StateTtlConfig
+from keystate.state import MapState, StateDescriptor, StateTtlConfig
 
 #: Entries that are asked for at a time.
 LARGEST_PAGE = 1000

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keystate._spec import StateSpec
+from keystate._spec.specs import StateSpec
 from keystate._worker.aggregates.accumulators import Parts
 from keystate._worker.aggregates.groups import Groups, Numbers
 from keystate._worker.state.column_entries import Entries, sorted_by

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keystate._spec import StateSpec
+from keystate._spec.specs import StateSpec
 from keystate._worker.state.lists import WorkerListState
 from keystate._worker.state.maps import WorkerMapState
 from keystate._worker.state.sorted_maps import WorkerSortedMapState
@@ -35,7 +35,7 @@ from keystate.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from keystate.ttl import needs_notes
+from keystate.state.ttl import needs_notes
 
 _CLASSES: dict[type[StateDescriptor], Any] = {
     ValueStateDescriptor: WorkerValueState,

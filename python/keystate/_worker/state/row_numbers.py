@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keystate._protocol import Part, state_column
-from keystate._spec import StateSpec
+from keystate._spec.protocol import Part, state_column
+from keystate._spec.specs import StateSpec
 from keystate._worker.aggregates.groups import Numbers, stable_order
 from keystate._worker.messages.columns import Columns, list_column
 from keystate._worker.state.worker_state import WorkerState

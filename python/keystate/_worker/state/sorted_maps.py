@@ -13,7 +13,7 @@ from typing import Any
 from weakref import ref
 
 from keystate._compiled import MapCells
-from keystate._spec import StateSpec
+from keystate._spec.specs import StateSpec
 from keystate._types.ordering import sort_key
 from keystate._worker.state.maps import (
     LARGEST_PAGE,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._protocol import Answer, Control
+from keystate._spec.protocol import Answer, Control
 from keystate._worker.messages.columns import empty_column, list_column
 from keystate._worker.messages.packed import Change
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._protocol import Part
+from keystate._spec.protocol import Part
 from keystate.functions import TimeDomain
-from keystate.ttl import StateTtlConfig
+from keystate.state import StateTtlConfig
 
 #: Encodes one user key for each slot.
 EncodeKeys = Callable[[list[Any], list[int]], pa.Array]

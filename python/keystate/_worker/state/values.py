@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from keystate._codec import StructCodec
 from keystate._compiled import Cells, ValueCells
-from keystate._protocol import Part, state_column
-from keystate._spec import StateSpec
+from keystate._spec.protocol import Part, state_column
+from keystate._spec.specs import StateSpec
+from keystate._types.codec import StructCodec
 from keystate._worker.messages.columns import Columns
 from keystate._worker.state.worker_state import WorkerState
 from keystate.state import (

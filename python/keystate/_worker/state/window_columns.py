@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keystate._spec import StateSpec
+from keystate._spec.specs import StateSpec
 from keystate._worker.aggregates.accumulators import Accumulation, Parts
 from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.state.column_entries import Entries

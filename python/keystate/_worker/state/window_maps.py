@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._codec import Codec, codec
-from keystate._spec import StateSpec
+from keystate._spec.specs import StateSpec
+from keystate._types.codec import Codec, codec
 from keystate._worker.state.sorted_maps import WorkerSortedMapState
 from keystate.state import SortedMapStateDescriptor, TypeLike
 

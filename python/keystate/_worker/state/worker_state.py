@@ -16,15 +16,14 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from keystate._codec import Codec, Misfit
-from keystate._protocol import Part, state_column
-from keystate._spec import StateSpec
+from keystate._spec.protocol import Part, state_column
+from keystate._spec.specs import StateSpec
+from keystate._types.codec import Codec, Misfit
 from keystate._worker.messages.columns import Columns, empty_column, list_column, nested
 from keystate._worker.messages.encoding import encode_all
 from keystate._worker.state.uses import Uses
 from keystate.errors import StateAccessError, StateTypeError
-from keystate.state import State
-from keystate.ttl import StateTtlConfig
+from keystate.state import State, StateTtlConfig
 
 
 class WorkerState(State):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from keystate._kinds import TIMERS
-from keystate._spec import resolve_schema
+from keystate._spec.specs import resolve_schema
 from keystate.errors import DeclarationError
+from keystate.state.kinds import TIMERS
 from keystate.testing._literals import Literals
 from keystate.testing._simulation.invariants import Finding
 from keystate.testing._simulation.schedule import Batch, Event, EventKind, Schedule

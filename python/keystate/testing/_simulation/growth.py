@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from keystate._kinds import TIMERS
+from keystate.state.kinds import TIMERS
 from keystate.testing._base import OperatorHarness
 from keystate.testing._simulation.generate import beginning
 from keystate.testing._simulation.invariants import Finding, failing

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql import Row
 
-from keystate._operators.declared import InputRole
+from keystate._operators.definition import InputRole
 from keystate.testing._rows import Encoder, InputEncoder
 from keystate.testing._setup import Setup
 

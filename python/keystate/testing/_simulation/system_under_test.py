@@ -8,10 +8,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from keystate._kinds import TIMERS
-from keystate._operators.declared import InputRole
+from keystate._operators.definition import InputRole
 from keystate.errors import FunctionError, KeystateError
 from keystate.functions import OutputTag, TimeDomain
+from keystate.state.kinds import TIMERS
 from keystate.testing._base import OperatorHarness
 from keystate.testing._harness import KeyedProcessHarness
 from keystate.testing._setup import Setup

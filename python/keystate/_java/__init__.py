@@ -1,1 +1,0 @@
-"""Java as it is installed here, and archives of its classes."""

@@ -1,0 +1,1 @@
+"""What driver, worker and JVM agree on: operators with their states, and the names in messages."""

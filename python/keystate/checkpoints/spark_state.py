@@ -1,0 +1,224 @@
+"""Functions that go on from the state of Spark's own operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from keystate._jvm import bridge
+from keystate._spec.time_mode import TimeMode
+from keystate.checkpoints.editor import CheckpointEditor
+from keystate.errors import CheckpointError, DeclarationError
+from keystate.functions import TimeDomain
+from keystate.state import TypeLike
+
+_TIMEOUT = "timeoutTimestamp"
+#: How Spark calls operators in a checkpoint that keep one state and one timeout for each key.
+_WITH_TIMEOUT = ("applyInPandasWithState", "flatMapGroupsWithState")
+_TRANSFORM = "transformWithState"
+#: How Spark records a time mode.
+_SPARK_EVENT_TIME = "EventTime"
+_SPARK_NO_TIME = "NoTime"
+#: Where Spark's reader has a state's values.
+_VALUES = ("value", "list_element", "user_map_value")
+
+
+@dataclass(frozen=True)
+class SparkOperatorState:
+    """The state of an ``applyInPandasWithState``, a ``transformWithState`` and the like."""
+
+    _session: SparkSession
+    _checkpoint: str
+    _operator: int
+    _time_domain: str
+    _clock: int  # in ms
+    #: How Spark calls the operator, and what it has recorded of it: what there is, is told by that
+    #: and not by the names of fields, which users choose.
+    _name: str
+    _properties: Mapping[str, Any]
+
+    def read(self, state: str | None = None) -> DataFrame:
+        """A state, with the columns that :func:`keystate.admin.create` takes.
+
+        Of a state with a time to live a value is a struct of ``value`` and ``ttlExpirationMs``.
+        What has expired is left out, by the clock of the batch that is pending, or else of the last
+        one.
+
+        Args:
+            state: the name of a state of ``transformWithState``, which may be left out if there is
+                one; ``applyInPandasWithState`` has one without a name, whose ``value`` has its
+                fields.
+
+        Raises:
+            CheckpointError: there is no such state.
+        """
+        if self._is_transform:
+            chosen = self._chosen(state)
+            df = self._load({"stateVarName": chosen["stateName"]})
+            return self._unexpired(df) if chosen["ttlEnabled"] else df
+        if state is not None:
+            raise self._no_state(f"no state '{state}'", "its state has no name, read it by read()")
+        df = self._load({})
+        if not self._has("groupState", df):
+            return df
+        return df.where("value.groupState is not null").selectExpr(
+            "key", "value.groupState as value"
+        )
+
+    def timers(self) -> DataFrame:
+        """The timers of ``transformWithState``, or the timeouts of ``applyInPandasWithState``.
+
+        Raises:
+            CheckpointError: it is another operator, which has none.
+        """
+        if self._is_transform and self._properties.get("timeMode") != _SPARK_NO_TIME:
+            df = self._load({"readRegisteredTimers": "true"})
+        elif self._is_transform and self._states:
+            # Spark refuses to read timers of an operator that can't have any.
+            df = self._load({"stateVarName": self._states[0]["stateName"]})
+            df = df.where("false").selectExpr("key", "-1L as expiration_timestamp_ms")
+        elif self._name in _WITH_TIMEOUT:
+            df = self._load({})
+            timeout = f"value.{_TIMEOUT}" if self._has(_TIMEOUT, df) else "-1L"
+            df = df.where(f"{timeout} >= 0").selectExpr(
+                "key", f"{timeout} as expiration_timestamp_ms"
+            )
+        else:
+            raise self._no_state("no timers", "only functions with state have some")
+        return df.withColumn("time_domain", F.lit(self._time_domain))
+
+    @property
+    def _is_transform(self) -> bool:
+        return self._name.startswith(_TRANSFORM)
+
+    @property
+    def _states(self) -> list[dict[str, Any]]:
+        """What Spark has recorded of the states of ``transformWithState``."""
+        found = self._properties.get("stateVariables", [])
+        # Others are Spark's own, such as timers.
+        return [one for one in found if not one["stateName"].startswith("$")]
+
+    def _chosen(self, state: str | None) -> dict[str, Any]:
+        """What Spark has recorded of a state of ``transformWithState``."""
+        found = [one for one in self._states if state in (None, one["stateName"])]
+        if len(found) != 1:
+            names = ", ".join(one["stateName"] for one in self._states) or "none"
+            what = f"no state '{state}'" if state is not None else f"{len(found) or 'no'} states"
+            raise self._no_state(what, f"there are: {names}")
+        chosen: dict[str, Any] = found[0]
+        return chosen
+
+    def _no_state(self, what: str, hint: str) -> CheckpointError:
+        return CheckpointError(
+            f"operator {self._operator} ({self._name}) of {self._checkpoint} has {what}: {hint}",
+            code="KEYSTATE_NO_SUCH_STATE",
+        )
+
+    def _has(self, field: str, df: DataFrame) -> bool:
+        """Whether Spark's own field for this is in the state's value."""
+        value = df.schema["value"].dataType
+        return (
+            self._name in _WITH_TIMEOUT and isinstance(value, T.StructType) and field in value.names
+        )
+
+    def _unexpired(self, df: DataFrame) -> DataFrame:
+        (column,) = (name for name in _VALUES if name in df.columns)
+        return df.where(f"{column}.ttlExpirationMs > {self._clock}")
+
+    def _load(self, options: dict[str, str]) -> DataFrame:
+        reader = self._session.read.format("statestore").option("operatorId", self._operator)
+        return reader.options(**options).load(self._checkpoint)
+
+
+@dataclass(frozen=True)
+class Successor:
+    """A function that takes the place of one of Spark's operators, with its state.
+
+    Args:
+        function: the function, as for :func:`keystate.admin.create`.
+        states: for each of its states what makes its rows of the old state; the others begin empty.
+            A name in the place of a function is that of an old state, whose rows are taken as they
+            are.
+        key: the key columns with the names and types that they have in the new query.
+        timers: what makes its timers, such as ``SparkOperatorState.timers``.
+        time_mode: the new operator's, which tells the domain of these timers too; with ``"auto"``
+            it is that of the query that starts with it, and timers are of the domain that Spark
+            has recorded: of ``transformWithState``, but not of ``applyInPandasWithState``.
+        max_parallelism: its number of key groups.
+    """
+
+    function: Any
+    states: Mapping[str, str | Callable[[SparkOperatorState], DataFrame]]
+    key: TypeLike
+    timers: Callable[[SparkOperatorState], DataFrame] | None = None
+    time_mode: str = "auto"
+    max_parallelism: int | None = None
+
+    def add_to(self, editor: CheckpointEditor, old: SparkOperatorState) -> int:
+        """Adds the function to a checkpoint; returns its number."""
+        rows = {
+            name: old.read(made) if isinstance(made, str) else made(old)
+            for name, made in self.states.items()
+        }
+        number = editor.add_operator(
+            self.function,
+            key=self.key,
+            states=rows,
+            timers=None if self.timers is None else self.timers(old),
+            time_mode=self.time_mode,
+            max_parallelism=self.max_parallelism,
+        )
+        editor._note_successor(number)
+        return number
+
+
+def take_over(
+    session: SparkSession,
+    editor: CheckpointEditor,
+    checkpoint: str,
+    successors: Mapping[int, Successor],
+    found: dict[str, Any],
+) -> None:
+    """Puts functions in the places of Spark's operators.
+
+    Args:
+        session: the session.
+        editor: of the checkpoint.
+        checkpoint: one that was imported.
+        successors: by the numbers of the operators that they replace.
+        found: what ``inspect`` found in the checkpoint.
+    """
+    order = [one["id"] for one in found["operators"]]
+    # A pending batch runs again at its own time, and finds nothing that has expired by then.
+    batch = found["batch"] if found["pending"] is None else found["pending"]
+    operators = {one["id"]: one for one in found["operators"]}
+    for number, successor in successors.items():
+        editor.drop_operator(number)
+        properties = operators[number]["spark_properties"]
+        by_event_time = successor.time_mode == TimeMode.EVENT_TIME.value
+        if successor.time_mode == TimeMode.AUTO.value:
+            recorded = properties.get("timeMode")
+            if successor.timers is not None and recorded is None:
+                raise DeclarationError(
+                    f"operator {number}: Spark has not recorded whether its timeouts are by event "
+                    "time: tell time_mode="
+                )
+            by_event_time = recorded == _SPARK_EVENT_TIME
+        domain = TimeDomain.EVENT_TIME if by_event_time else TimeDomain.PROCESSING_TIME
+        clock = bridge.operation(session, "clock", checkpoint, number, batch)["began_at"]
+        old = SparkOperatorState(
+            session,
+            checkpoint,
+            number,
+            domain.name,
+            clock,
+            operators[number]["name"],
+            properties,
+        )
+        order[order.index(number)] = successor.add_to(editor, old)
+    editor.order_operators(order)

@@ -1,0 +1,1 @@
+"""A query while it runs: canaries, elastic partitions, stops, replays, traces."""

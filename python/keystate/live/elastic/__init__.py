@@ -1,0 +1,1 @@
+"""Queries whose number of partitions follows their load."""

@@ -1,0 +1,252 @@
+"""What a replay gives: steps, and how its end differs from the checkpoint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from keystate._jvm import bridge
+from keystate._types.canonical import same
+from keystate._types.codec import shorten
+from keystate._types.plain import to_json
+from keystate._types.shown import Shown
+from keystate.checkpoints.differences import changed_parts, moment
+from keystate.functions import TimeDomain
+from keystate.state.kinds import TIMERS
+
+Timers = list[tuple[TimeDomain, int]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A row that the function was given, a timer that fired, or broadcast elements.
+
+    The broadcast elements of a batch, which come before its rows, are a step if they changed what
+    the key has.
+
+    Attributes:
+        batch: the micro-batch.
+        input: the index of the input, 0 or 1, that the row is of; of initial state it is 1.
+        row: the row; of a function of batches all its rows, in a list; ``None`` of a timer and of
+            broadcast elements.
+        timer: the timer's domain and its time in ms; else ``None``.
+        before: by name what each state had; what has nothing is not there.
+        after: what each state has then.
+        timers_before: the timers that were set: domains and times in ms.
+        timers_after: those that are set then.
+        emitted: the rows of the main output.
+        side: by the tag's id the rows of the side outputs that were asked for.
+    """
+
+    batch: int
+    input: int
+    row: Any
+    timer: tuple[TimeDomain, int] | None
+    before: dict[str, Any]
+    after: dict[str, Any]
+    timers_before: Timers
+    timers_after: Timers
+    emitted: list[Row]
+    side: dict[str, list[Row]] = field(default_factory=dict)
+
+    def changes(self) -> list[str]:
+        """What it changed, a line for each part of a state."""
+        lines = []
+        for name in dict.fromkeys([*self.before, *self.after]):
+            was, now = self.before.get(name), self.after.get(name)
+            if not same(was, now):
+                lines += changed_parts(name, was, now)
+        return lines + changed_parts(TIMERS, self.timers_before, self.timers_after)
+
+    def what(self) -> str:
+        """The row or the timer, in one line."""
+        if self.timer is None and self.row is None:
+            return "broadcast elements"
+        if self.timer is None:
+            which = f"input {self.input + 1}: " if self.input else ""
+            return f"{which}{shorten(self.row)}"
+        domain, time = self.timer
+        return f"timer {domain.name.lower().replace('_', ' ')} {moment(time)}"
+
+    def results(self) -> list[str]:
+        """What it emitted, a line for each row."""
+        lines = [shorten(row) for row in self.emitted]
+        return lines + [f"{tag}: {shorten(row)}" for tag, rows in self.side.items() for row in rows]
+
+
+_REPLAYED = (
+    "{name}: nothing in the checkpoint, replayed {now}",
+    "{name}: {was} in the checkpoint, replayed nothing",
+    "{name}: {was} in the checkpoint, replayed {now}",
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A state of which a batch gives something else than the checkpoint has after it.
+
+    Attributes:
+        batch: the first micro-batch with a difference.
+        state: the state's name; ``$timers`` for the timers.
+        stored: what the checkpoint has; ``None`` for nothing.
+        replayed: what the replay gives.
+        step: the step to look at. It changed what differs: that state, or, of a map, an entry that
+            differs, of a list, an element. It is the last one that found there what is stored, or
+            if none did the first one. ``None`` if no step of the batch changed it.
+    """
+
+    batch: int
+    state: str
+    stored: Any
+    replayed: Any
+    step: Step | None
+
+    def __str__(self) -> str:
+        differing = changed_parts(self.state, self.stored, self.replayed, _REPLAYED)
+        by = "no step of the batch" if self.step is None else self.step.what()
+        return f"batch {self.batch}: {'; '.join(differing)} (changed by {by})"
+
+
+@dataclass
+class Replay(Shown):
+    """Micro-batches that have run again for a key: it prints, and shows itself in a notebook.
+
+    Attributes:
+        key: the key.
+        batches: the micro-batches.
+        steps: what happened, in order.
+        differences: what is not as in the checkpoint, of the first batch where that is so.
+        committed: whether all the batches are committed; else there is nothing to compare the last
+            one with.
+        late: how many rows were late, and so not given to the function.
+        unrecorded: the clocks and random numbers of its own that the function looked at, and where:
+            they are others in a replay.
+    """
+
+    key: Any
+    batches: list[int]
+    steps: list[Step]
+    differences: list[Difference]
+    committed: bool
+    late: int
+    unrecorded: list[str]
+    _recipe: Any = field(repr=False)
+
+    @property
+    def same(self) -> bool:
+        """Whether the key has after each batch what it has in the checkpoint."""
+        return not self.differences
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.steps)
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __getitem__(self, index: int) -> Step:
+        return self.steps[index]
+
+    def first_difference(self, other: Replay) -> tuple[Step | None, Step | None] | None:
+        """The first steps that are not the same here and in a replay with another function.
+
+        Returns:
+            The step here and that of the other; ``None`` in place of one that is not there. If all
+            are the same, ``None`` alone.
+        """
+        for i in range(max(len(self), len(other))):
+            mine = self[i] if i < len(self) else None
+            theirs = other[i] if i < len(other) else None
+            if not same(mine, theirs):
+                return mine, theirs
+        return None
+
+    def verdict(self) -> str:
+        """Whether the function gives what it gave, in a line or several."""
+        return "\n".join([self._compared(), *told_of_unrecorded(self.unrecorded)])
+
+    def _compared(self) -> str:
+        if self.differences:
+            told = "\n".join(f"  {one}" for one in self.differences)
+            return f"The function gives something else than the checkpoint has:\n{told}"
+        if not self.committed:
+            return "The batch is not committed: there is nothing to compare it with."
+        return "The function gives what it gave: states and timers are those of the checkpoint."
+
+    def as_test(self, path: str) -> None:
+        """Writes a pytest that runs the same rows with the harness and expects the same states.
+
+        It imports the function, and begins with the state that the key had. What it expects is what
+        the replay gave: mend the function first, or the expectations in the file.
+
+        Args:
+            path: the file to write.
+
+        Raises:
+            DeclarationError: a test can't import the function, or it is of a kind that the file
+                can't have: it is for functions of ``process`` of one input or two.
+        """
+        self._recipe.write(path, self)
+
+    def to_df(self, spark: SparkSession | None = None) -> DataFrame:
+        """The steps as a DataFrame: rows, timers, states and results as JSON.
+
+        Args:
+            spark: the session; by default the active one.
+        """
+        return as_frame(self.as_rows(), COLUMNS, spark)
+
+    def as_rows(self) -> list[tuple[Any, ...]]:
+        """The steps as :meth:`to_df` has them."""
+        return [
+            (
+                step.batch,
+                i,
+                step.input,
+                None if step.row is None else json_of(step.row),
+                _json_of_timers([step.timer])[0] if step.timer else None,
+                json.dumps({n: to_json(value) for n, value in step.before.items()}),
+                json.dumps({n: to_json(value) for n, value in step.after.items()}),
+                _json_of_timers(step.timers_after),
+                [json_of(row) for row in step.emitted],
+            )
+            for i, step in enumerate(self.steps)
+        ]
+
+
+COLUMNS = (
+    "batch long, step long, input int, row string, timer string, before string, after string, "
+    "timers array<string>, emitted array<string>"
+)
+
+
+def as_frame(rows: list[tuple[Any, ...]], columns: str, spark: SparkSession | None) -> DataFrame:
+    """Rows as a DataFrame.
+
+    Args:
+        rows: the rows.
+        columns: their columns, as DDL.
+        spark: the session; ``None`` for the active one.
+    """
+    session = bridge.session_or_active(spark, "to_df")
+    return session.createDataFrame(rows, columns)
+
+
+def told_of_unrecorded(calls: list[str]) -> list[str]:
+    """The lines of a verdict on what a replay can't give again."""
+    if not calls:
+        return []
+    told = "The function looks at clocks or random numbers of its own, which are others now:"
+    return [told, *(f"  {call}" for call in calls)]
+
+
+def json_of(value: Any) -> str:
+    """A key, row or state as JSON."""
+    return json.dumps(to_json(value))
+
+
+def _json_of_timers(timers: Timers) -> list[str]:
+    return [json.dumps([domain.name, time]) for domain, time in timers]

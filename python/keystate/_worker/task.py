@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import gc
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from keystate._spec.protocol import Control, check_version
 from keystate._worker.calls.function_spec import FunctionSpec, Style
 from keystate._worker.calls.sent import SentFunction
+from keystate._worker.messages.columns import Columns
 from keystate._worker.messages.packed import in_bytes, read_message, send_answers_at_once
-from keystate._worker.operators.broadcast import BroadcastOperator
-from keystate._worker.operators.initial_state import InitialStateOperator
-from keystate._worker.operators.keyed import KeyedOperator
 from keystate._worker.operators.task_spec import TaskSpec
-from keystate._worker.operators.two_inputs import TwoInputOperator
 
 # PySpark imports this when it reads the function, before it calls it.
 send_answers_at_once()
@@ -30,8 +27,32 @@ _KEPT_OPERATORS = 64
 # takes half of a worker's time for it.
 _GC_THRESHOLD = (50_000, 20, 50)
 
+
+class TaskOperator(Protocol):
+    """An opened function as a task uses it; each module of ``operators`` has one."""
+
+    @property
+    def is_of_one_task(self) -> bool:
+        """Whether the next task needs an operator of its own."""
+
+    def goes_on(self, control: dict[str, Any]) -> bool:
+        """Whether it can serve the task that these fields begin."""
+
+    def begin_task(self, control: dict[str, Any]) -> None:
+        """Begins a task."""
+
+    def answer(self, message: Columns, control: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        """Processes a message of rows and states."""
+
+    def end_task(self) -> Iterator[pa.RecordBatch]:
+        """What is left to say when all messages are answered."""
+
+    def close(self) -> None:
+        """Closes the function."""
+
+
 # Opened operators of this process, the last used one last: (function, query run, subtask).
-_operators: OrderedDict[tuple[str, str, int], KeyedOperator] = OrderedDict()
+_operators: OrderedDict[tuple[str, str, int], TaskOperator] = OrderedDict()
 
 
 @dataclass(frozen=True)
@@ -81,33 +102,31 @@ class TaskFunction:
         else:
             operator.close()
 
-    def open(self, control: dict[str, Any]) -> KeyedOperator:
+    def open(self, control: dict[str, Any]) -> TaskOperator:
         """Opens a function of its own for a subtask."""
         function_spec: FunctionSpec = self.function.load()
-        operator: Callable[..., KeyedOperator] = KeyedOperator
+        module, name = _OPERATORS.get(function_spec.style, ("keyed", "KeyedOperator"))
         if self.declared.broadcast is not None:
-            operator = BroadcastOperator
+            module, name = "broadcast", "BroadcastOperator"
+        elif function_spec.initial:
+            module, name = "initial_state", "InitialStateOperator"
         elif self.declared.second is not None:
-            operator = InitialStateOperator if function_spec.initial else TwoInputOperator
-        elif function_spec.style in _LATE:
-            operator = _operator(*_LATE[function_spec.style])
-        return operator(function_spec, self.declared, control)
+            module, name = "two_inputs", "TwoInputOperator"
+        found = import_module(f"keystate._worker.operators.{module}")
+        operator: TaskOperator = getattr(found, name)(function_spec, self.declared, control)
+        return operator
 
 
-#: Operators that are loaded late: they need what others don't, such as numpy or asyncio.
-_LATE = {
-    Style.WINDOWS: ("keystate._worker.operators.windows", "windows_operator"),
-    Style.BATCHES: ("keystate._worker.operators.batches", "BatchOperator"),
-    Style.COLUMNS: ("keystate._worker.operators.column_aggregates", "ColumnAggregateOperator"),
-    Style.COLUMN_WINDOWS: ("keystate._worker.operators.column_windows", "ColumnWindowsOperator"),
-    Style.COLUMN_SESSIONS: ("keystate._worker.operators.column_sessions", "ColumnSessionsOperator"),
-    Style.ASYNC: ("keystate._worker.operators.asynchronous", "AsyncOperator"),
+#: Operators by module and class. Each is loaded when a function is opened: the driver needs none,
+#: and some need what others don't, such as numpy or asyncio.
+_OPERATORS = {
+    Style.WINDOWS: ("windows", "windows_operator"),
+    Style.BATCHES: ("batches", "BatchOperator"),
+    Style.COLUMNS: ("column_aggregates", "ColumnAggregateOperator"),
+    Style.COLUMN_WINDOWS: ("column_windows", "ColumnWindowsOperator"),
+    Style.COLUMN_SESSIONS: ("column_sessions", "ColumnSessionsOperator"),
+    Style.ASYNC: ("asynchronous", "AsyncOperator"),
 }
-
-
-def _operator(module: str, name: str) -> Callable[..., KeyedOperator]:
-    operator: Callable[..., KeyedOperator] = getattr(import_module(module), name)
-    return operator
 
 
 def _spare_garbage_collections() -> None:
@@ -122,7 +141,7 @@ def _spare_garbage_collections() -> None:
         gc.freeze()
 
 
-def _keep(identity: tuple[str, str, int], operator: KeyedOperator) -> None:
+def _keep(identity: tuple[str, str, int], operator: TaskOperator) -> None:
     _operators[identity] = operator
     while len(_operators) > _KEPT_OPERATORS:
         _, oldest = _operators.popitem(last=False)

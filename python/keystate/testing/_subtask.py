@@ -60,7 +60,9 @@ class Subtask:
         if self._operator is not None and not self._operator.goes_on(control):
             self.close()
         if self._operator is None:
-            self._operator = self._task.open(control)
+            opened = self._task.open(control)
+            assert isinstance(opened, KeyedOperator), "the harness steps through functions"
+            self._operator = opened
 
     def close(self) -> None:
         """Closes the function."""

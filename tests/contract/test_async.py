@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import threading
 import time
 from datetime import timedelta
 from functools import partial
@@ -121,15 +122,22 @@ def test_a_key_with_many_rows_does_not_hold_up_others() -> None:
 
 @pytest.mark.parametrize("ordered", [True, False])
 def test_the_order_of_results(ordered: bool) -> None:
-    class Sleeps(Async):
-        async def pause(self, row: Any) -> None:
-            await asyncio.sleep(row.x / 1000)
+    class InTurn(Async):
+        """Calls end in the order of x."""
 
-    rows = [("a", 60), ("b", 5), ("a", 1), ("c", 30)]
-    expected = [("a", "60 1"), ("b", "5 1"), ("a", "1 2"), ("c", "30 1")]
+        ended = -1
+
+        async def pause(self, row: Any) -> None:
+            while self.ended < row.x - 1:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.005)
+            self.ended = row.x
+
+    rows = [("a", 2), ("b", 0), ("a", 3), ("c", 1)]
+    expected = [("a", "2 1"), ("b", "0 1"), ("a", "3 2"), ("c", "1 1")]
     if not ordered:
         expected = [expected[i] for i in (1, 3, 0, 2)]
-    assert told(Sleeps(), rows, ordered=ordered) == expected
+    assert told(InTurn(), rows, ordered=ordered) == expected
 
 
 # -- what a call may be ---------------------------------------------------------------------------
@@ -244,7 +252,7 @@ class Fails(Async):
 
     async def pause(self, row: Any) -> None:
         try:
-            await asyncio.sleep(0.01 if row.x else 5)
+            await asyncio.sleep(0.01 if row.x else 600)
             if row.x == 2:
                 raise ValueError("no such thing")
             if row.x == 3:
@@ -258,7 +266,6 @@ class Fails(Async):
 
 def test_an_error_names_key_and_row_and_ends_the_others() -> None:
     Fails.ended.clear()
-    began = time.monotonic()
     with harness(Fails()) as running:
         assert running.process(("a", 1)) == [("a", "1 1")]
         with pytest.raises(FunctionError) as error:
@@ -271,7 +278,6 @@ def test_an_error_names_key_and_row_and_ends_the_others() -> None:
         assert sorted(Fails.ended) == ["a", "a", "bad", "slow"]
         # Nothing of that micro-batch counts.
         assert running.process(("a", 1)) == [("a", "1 2")]
-    assert time.monotonic() - began < 4
 
 
 def test_a_call_that_was_cancelled_is_no_success() -> None:
@@ -327,14 +333,19 @@ def test_another_thread_has_no_key() -> None:
         told(Elsewhere("thread"), [("a", 1)])
 
 
-def test_blocking_calls_overlap_in_threads() -> None:
-    async def blocking(row: Any, ctx: Any) -> Any:
-        await asyncio.to_thread(time.sleep, 0.05)
-        return row.key, "slept"
+class Meet(AsyncKeyedProcessFunction):
+    """Its calls block until there are 60."""
 
-    began = time.monotonic()
-    assert len(told(blocking, [(str(i), 0) for i in range(60)], capacity=60)) == 60
-    assert time.monotonic() - began < 60 * 0.05 / 3
+    barrier = threading.Barrier(60)
+
+    async def process_element(self, row: Any, ctx: Any) -> Any:
+        await asyncio.to_thread(Meet.barrier.wait, 60)
+        return row.key, "met"
+
+
+def test_blocking_calls_overlap_in_threads() -> None:
+    rows = [(str(i), 0) for i in range(60)]
+    assert told(Meet(), rows, capacity=60) == [(str(i), "met") for i in range(60)]
 
 
 # -- timers ---------------------------------------------------------------------------------------
@@ -411,11 +422,11 @@ class AsyncHook(Slow):
 @pytest.mark.parametrize("timeout", [timedelta(milliseconds=50), Time.milliseconds(50)])
 def test_a_row_that_takes_too_long(fn: Any, timeout: Any) -> None:
     began = time.monotonic()
-    rows = [("a", 0), ("a", 9), ("b", 0), ("a", 0)]
+    rows = [("a", 0), ("a", 600), ("b", 0), ("a", 0)]
     assert told(fn, rows, timeout=timeout) == [
         *[("a", "0 1"), ("a", "late"), ("b", "0 1"), ("a", "0 102")],
     ]
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 class Stubborn(Async):
@@ -439,7 +450,7 @@ class Stubborn(Async):
             if self.way == "a fallback":
                 return row.key, "fallback"
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.sleep(3)
+                await asyncio.sleep(600)
             try:
                 self.count.update(99)
             except StateAccessError as error:
@@ -457,11 +468,11 @@ class Stubborn(Async):
 def test_no_row_outlives_its_timeout(way: str, after: int, retry: Any) -> None:
     """Whatever a call makes of its cancellation: its outcome comes too late."""
     began = time.monotonic()
-    rows = [("a", 9), ("b", 0), ("a", 0)]
+    rows = [("a", 600), ("b", 0), ("a", 0)]
     given = told(Stubborn(way), rows, timeout=timedelta(milliseconds=50), retry=retry)
     assert given == [("a", f"timeout {after}"), ("b", "answer"), ("a", "answer")]
     # The harness ends what still runs.
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < 60
 
 
 def test_a_call_that_goes_on_after_its_timeout_has_no_key() -> None:

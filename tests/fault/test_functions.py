@@ -47,9 +47,10 @@ class Hangs(KeyedProcessFunction):
 
 @pytest.mark.turns
 def test_a_hanging_function_is_stopped_with_its_query(
-    spark: Any, stream: Callable[..., Any], tmp_path: Path
+    spark: Any, stream: Callable[..., Any], settings: Callable[..., None], tmp_path: Path
 ) -> None:
     """Its store is let go of: the next run does not wait for `spark.keystate.lockTimeoutMs`."""
+    settings(**{"spark.keystate.lockTimeoutMs": "600000"})
     fed = stream("key long")
     fed.feed([(1,), (2,)])
 
@@ -69,7 +70,7 @@ def test_a_hanging_function_is_stopped_with_its_query(
     stopper.join()
     (tmp_path / "awake").touch()
     assert sorted(map(tuple, fed.run(build))) == [(1, 1), (2, 1)]
-    assert time.monotonic() - started < 45
+    assert time.monotonic() - started < 300
 
 
 class Keeps(KeyedProcessFunction):

@@ -41,25 +41,22 @@ def test_ends_at_a_border(
     with Driver("sigterm_query.py", tmp_path / "log", *arguments) as driver:
         at = 0 if task_seconds else 1
         driver.wait_for(lambda: f"begins {at}" in told(tmp_path))
-        began = time.monotonic()
         if to == "python":
             driver.send(signal.SIGTERM)
         else:
             os.kill(driver.jvm(), signal.SIGTERM)
         code = driver.wait(60)
-        took = time.monotonic() - began
         if to == "python":
             assert code == 0 and (tmp_path / "ended").exists(), driver.log
     lines = told(tmp_path)
     if task_seconds:
-        assert took < task_seconds and "saved 0" not in lines
+        assert "saved 0" not in lines
     else:
         # The micro-batch that ran is whole, though it was told to end in its middle.
         assert "saved 1" in lines and f"saved {sigterm_query.FILES - 1}" not in lines
         assert (tmp_path / "checkpoint" / "commits" / "1").exists()
     # It goes on, and each row counts once.
     batch_files.keep_a_file_a_batch(tmp_path)
-    began = time.monotonic()
     query = sigterm_query.start(spark, tmp_path, 0, availableNow=True)
     query.awaitTermination()
     numbers = range(1, sigterm_query.FILES + 1)

@@ -96,13 +96,13 @@ class AsyncFunctionsSuite extends AnyFunSuite with SessionFixture {
     val good = new Counting((_, _) => Later.answer(1)(()))
     assert(stream.run(build(good))(Seq(("a", 1L))) == Seq(("a", "1 1")))
     val bad = new Counting((key, _) =>
-      Later.answer(if (key == "slow") 60000 else 5) {
+      Later.answer(if (key == "slow") 600000 else 5) {
         if (key == "bad") throw new IllegalArgumentException("no such thing")
       }
     )
     val began = System.nanoTime
     val error = failure(stream.run(build(bad))(Seq(("slow", 0L), ("a", 1L), ("bad", 2L))))
-    assert(System.nanoTime - began < 50e9)
+    assert(System.nanoTime - began < 300e9)
     assert(error.code == "KEYSTATE_FUNCTION_FAILED")
     assert(error.getMessage.contains("no such thing, while processing key bad, row (bad,2)"))
     assert(
@@ -272,7 +272,7 @@ class AsyncFunctionsSuite extends AnyFunSuite with SessionFixture {
     assert(query.isActive && query.exception.isEmpty)
     val began = System.nanoTime
     query.stop()
-    assert(System.nanoTime - began < 20e9)
+    assert(System.nanoTime - began < 60e9)
   }
 
   test("declarations") {

@@ -92,7 +92,7 @@ _FLOATS = (0.0, -0.0, 1.5, -1.5, math.nan, math.inf, -math.inf)
 #: Beside the types of programs, those that only keys of queries have.
 _DRAWN = _SCALARS | {
     "float": lambda r: r.choice(_FLOATS),
-    "decimal(30,2)": lambda r: Decimal(r.choice((0, 1, -(10**29), 10**29 - 1))).scaleb(-2),
+    "decimal(30,2)": lambda r: Decimal(f"{r.choice((0, 1, -(10**29), 10**29 - 1))}e-2"),
 }
 
 

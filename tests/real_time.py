@@ -92,6 +92,17 @@ def start(out: DataFrame, folder: Path, duration: str) -> Any:
     )
 
 
+def in_micro_batches(out: DataFrame, folder: Path) -> Any:
+    """Starts a query on the checkpoint of such a folder, without its sink."""
+    return (
+        out.writeStream.outputMode("update")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .foreachBatch(lambda df, _: df.collect())
+        .trigger(processingTime="0 seconds")
+        .start()
+    )
+
+
 def wait_for(query: Any, condition: Callable[[], bool], seconds: float = 120) -> None:
     """Fails if the query does, or if it takes too long."""
     deadline = time.monotonic() + seconds

@@ -1,7 +1,7 @@
 """A query in real-time mode, which is started again when it fails.
 
-As a script it is the driver that a test kills: FOLDER ROWS MASTER. It feeds so many rows, or until
-there is a file ``enough``; then it notes in ``fed`` how many it were.
+As a script it is the driver that a test kills: FOLDER ROWS MASTER [DURATION]. It feeds so many
+rows, or until there is a file ``enough``; then it notes in ``fed`` how many it were.
 """
 
 from __future__ import annotations
@@ -59,12 +59,13 @@ def feed(source: Source, folder: Path, count: int) -> None:
 
 def main() -> None:
     folder, count, master = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    duration = sys.argv[4] if len(sys.argv) > 4 else "2 seconds"
     builder = sessions.builder(master, 1).config(MIN_DURATION, "100")
     spark = keystate.configure(builder).getOrCreate()
     source = Source(spark)
     threading.Thread(target=feed, args=(source, folder, count), daemon=True).start()
     while True:
-        query = begin(spark, source, folder, "2 seconds")
+        query = begin(spark, source, folder, duration)
         try:
             query.awaitTermination()
         except StreamingQueryException as error:

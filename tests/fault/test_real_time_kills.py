@@ -7,12 +7,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import keystate
 import pytest
 
 from tests.fault import real_time_query as query
 from tests.fault.drivers import CLUSTER, Driver, committed
-from tests.query.test_real_time import batches, state
-from tests.real_time import Source, lines, needs_real_time, wait_for
+from tests.query.test_real_time import Count, batches, state
+from tests.real_time import Source, in_micro_batches, lines, needs_real_time, wait_for
 
 pytestmark = [needs_real_time, pytest.mark.usefixtures("short_batches")]
 
@@ -47,6 +48,27 @@ def test_killed_driver(spark: Any, tmp_path: Path) -> None:
     assert state(spark, tmp_path) == Counter(key for key, _ in query.rows(ROWS))
     # After the restart it counted on from what was kept.
     assert len(lines(noted)) == killed_after + ROWS - kept
+
+
+@pytest.mark.turns
+def test_killed_before_the_first_commit(spark: Any, running: list[Any], tmp_path: Path) -> None:
+    """It goes on in micro-batches, from the first row."""
+    noted, log = tmp_path / "noted", tmp_path / "driver.log"
+    with Driver("real_time_query.py", log, tmp_path, ROWS, "local[2]", "10 minutes") as driver:
+        driver.wait_for(lambda: len(lines(noted)) > 100)
+        assert driver.exit_code is None and committed(tmp_path) == 0, driver.log
+    assert list((tmp_path / "checkpoint/state").iterdir())
+    killed_after = len(lines(noted))
+
+    source = Source(spark)
+    source.add(query.rows(ROWS))
+    out = keystate.keyed(source.rows(), "key").process(Count(noted), "key long, n long")
+    again = in_micro_batches(out, tmp_path)
+    running.append(again)
+    again.processAllAvailable()
+    again.stop()
+    assert state(spark, tmp_path) == Counter(key for key, _ in query.rows(ROWS))
+    assert len(lines(noted)) == killed_after + ROWS
 
 
 @pytest.mark.turns

@@ -32,7 +32,15 @@ from keystate.windows import TumblingEventTimeWindows, WindowFunction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.real_time import Source, lines, needs_real_time, note, start, wait_for
+from tests.real_time import (
+    Source,
+    in_micro_batches,
+    lines,
+    needs_real_time,
+    note,
+    start,
+    wait_for,
+)
 
 pytestmark = [needs_real_time, pytest.mark.usefixtures("short_batches")]
 
@@ -202,14 +210,7 @@ def test_the_mode_changes_at_a_restart(
     settings(**{"spark.sql.shuffle.partitions": "2"})
     second = Source(spark)
     second.add(rows[:200])
-    query = (
-        build(second)
-        .writeStream.outputMode("update")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .foreachBatch(lambda df, _: df.collect())
-        .trigger(processingTime="0 seconds")
-        .start()
-    )
+    query = in_micro_batches(build(second), tmp_path)
     running.append(query)
     query.processAllAvailable()
     query.stop()
@@ -459,6 +460,34 @@ def test_spark_s_own_check_is_refused_if_it_is_on(
         query.awaitTermination(60)
 
 
+def test_stopped_before_its_first_commit(
+    spark: SparkSession, running: list[Any], tmp_path: Path
+) -> None:
+    """It goes on in micro-batches, from the first row."""
+    noted = tmp_path / "noted"
+    rows = [(i % 5, i) for i in range(50)]
+
+    def build(source: Source) -> DataFrame:
+        return keystate.keyed(source.rows(), "key").process(Count(noted), "key long, n long")
+
+    first = Source(spark)
+    query = start(build(first), tmp_path, "10 minutes")
+    running.append(query)
+    first.add(rows)
+    wait_for(query, lambda: len(lines(noted)) == 50)
+    query.stop()
+    assert list((tmp_path / "checkpoint/state").iterdir())
+    assert not list((tmp_path / "checkpoint").glob("commits/[0-9]*"))
+
+    second = Source(spark)
+    second.add(rows)
+    query = in_micro_batches(build(second), tmp_path)
+    running.append(query)
+    query.processAllAvailable()
+    query.stop()
+    assert state(spark, tmp_path) == dict.fromkeys(range(5), 10)
+
+
 def test_checkpoint_format_v1_is_refused(
     spark: SparkSession, settings: Callable[..., None], running: list[Any], tmp_path: Path
 ) -> None:
@@ -469,13 +498,7 @@ def test_checkpoint_format_v1_is_refused(
     settings(**{FORMAT_KEY: "1"})
     with pytest.raises(Exception, match=f"STREAMING_REAL_TIME_MODE.*{FORMAT_KEY} must be 2"):
         start(out, tmp_path, "1 second")
-    query = (
-        out.writeStream.outputMode("update")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .foreachBatch(lambda df, _: df.collect())
-        .trigger(processingTime="0 seconds")
-        .start()
-    )
+    query = in_micro_batches(out, tmp_path)
     running.append(query)
     query.processAllAvailable()
     query.stop()

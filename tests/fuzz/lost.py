@@ -48,9 +48,7 @@ def lose(program: Program, checkpoint: Path) -> str:
     """Deletes what the program says."""
     state = checkpoint / "state"
     there = sorted(
-        each
-        for each in state.glob("/".join("*" * program.depth))
-        if not each.name.endswith(".crc") and (program.depth > 2 or each.name != "_metadata")
+        each for each in state.glob("/".join("*" * program.depth)) if not each.name.endswith(".crc")
     )
     lost = there[int(program.which * len(there))]
     if lost.is_dir():

@@ -73,7 +73,7 @@ def goes_on(fed: Any, checkpoint: Path, build: Any = counts) -> None:
 
 
 @pytest.mark.parametrize("checkpoint_format", ["1", "2"])
-@pytest.mark.parametrize("lost", ["state/2", "state/0", "state"])
+@pytest.mark.parametrize("lost", ["state/2", "state/0", "state", "state/1/_keystate"])
 def test_a_lost_operator_is_noticed(
     lost: str, checkpoint_format: str, stream: Any, settings: Any, tmp_path: Path
 ) -> None:
@@ -108,15 +108,16 @@ def test_a_lost_operator_of_sparks_is_noticed(stream: Any, tmp_path: Path) -> No
         admin.savepoint(str(fed.checkpoint), str(tmp_path / "copy"))
 
 
-def test_a_lost_schema_is_noticed(counted: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", ["_stateSchema", "_metadata", "_metadata/v2"])
+def test_lost_metadata_is_noticed(lost: str, counted: Any, tmp_path: Path) -> None:
     """Spark can't start without it, and nothing else has it."""
-    folder = counted.checkpoint / "state" / "0" / "_stateSchema"
+    folder = counted.checkpoint / "state" / "0" / lost
     assert folder.is_dir()
     shutil.rmtree(folder)
     (problem,) = admin.verify(str(counted.checkpoint))
-    assert "KEYSTATE_MISSING_FILE" in problem and str(folder) in problem
+    assert "KEYSTATE_MISSING_FILE" in problem and f"state/0/{lost}".removesuffix("/v2") in problem
     for number, make in enumerate(COPIES.values()):
-        with pytest.raises(CheckpointError, match="_stateSchema") as error:
+        with pytest.raises(CheckpointError, match=lost.split("/")[0]) as error:
             make(str(counted.checkpoint), str(tmp_path / f"copy{number}"))
         assert error.value.code == "KEYSTATE_MISSING_FILE"
         assert not (tmp_path / f"copy{number}").exists()

@@ -44,7 +44,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     problems ++= lostOperators.map(_.getMessage)
     // Without all of them it can't be told how the others are partitioned.
     val whole = if (lostOperators.isEmpty) operators else Nil
-    if (whole.nonEmpty) checking(problems ++= lostSchemas.map(_.getMessage))
+    if (whole.nonEmpty) checking(problems ++= lostMetadata.map(_.getMessage))
     progress.begin(whole.map(id => Try(stores(id).size * partitionsOf(id).size).getOrElse(0)).sum)
     whole.foreach(id =>
       checking {

@@ -148,20 +148,23 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
   /** The stateful operators that there were at the first look, as with their records. */
   lazy val operators: Seq[Long] = known.all
 
-  /** Errors for the operators whose folders are lost. */
-  def lostOperators: Seq[KeystateException] =
-    known.lost.map(operator => KeystateErrors.fileGone(s"${known.folder(operator)}", location))
+  /** Errors for the operators whose folders or records are lost. */
+  def lostOperators: Seq[KeystateException] = known.lost
 
-  /** Errors for files with the schemas of states that are lost. No query starts without those that
-    * Spark's newest metadata of an operator names.
+  /** Errors for operators whose metadata of Spark's is lost, and for files with the schemas of states
+    * that are. No query starts without those that the newest metadata names.
     */
-  def lostSchemas: Seq[KeystateException] = for {
-    operator <- operators
-    (_, JArray(named)) <- metadata(operator).filterField(_._1 == "stateSchemaFilePaths")
-    JString(path) <- named
-    file = SparkStoreMetadata.schemaFile(path, operator, operatorFolder(operator).getParent)
-    if !files.exists(file)
-  } yield KeystateErrors.fileGone(s"$file", location)
+  def lostMetadata: Seq[KeystateException] = {
+    val all = operators.filter(_ => committed.nonEmpty).filter(metadataFile(_).isEmpty)
+    val schemas = for {
+      operator <- operators
+      (_, JArray(named)) <- metadata(operator).filterField(_._1 == "stateSchemaFilePaths")
+      JString(path) <- named
+      file = SparkStoreMetadata.schemaFile(path, operator, operatorFolder(operator).getParent)
+      if !files.exists(file)
+    } yield file
+    (all.map(metadataFolder) ++ schemas).map(path => KeystateErrors.fileGone(s"$path", location))
+  }
 
   /** The number of partitions of an operator's state after a micro-batch. */
   def partitions(batch: CommittedBatch, operator: Long): Int =
@@ -203,16 +206,22 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
     }
 
   /** Spark's newest metadata of an operator. */
-  private def metadata(operator: Long): JValue = {
-    val metadata = new Path(operatorFolder(operator), "_metadata")
+  private def metadata(operator: Long): JValue =
+    metadataFile(operator).fold[JValue](JNothing)(json)
+
+  private def metadataFile(operator: Long): Option[Path] = {
+    val metadata = metadataFolder(operator)
     // Metadata version 2 has a file for each micro-batch, version 1 has one file.
     val folder = new Path(metadata, "v2")
     val latest =
       if (!files.exists(folder)) None
       else files.list(folder).flatMap(_.getPath.getName.toLongOption).maxOption
     val file = latest.fold(new Path(metadata, "metadata"))(batch => new Path(folder, s"$batch"))
-    if (files.exists(file)) json(file) else JNothing
+    Option.when(files.exists(file))(file)
   }
+
+  private def metadataFolder(operator: Long): Path =
+    new Path(operatorFolder(operator), "_metadata")
 
   /** The JSON in the second line of a file of one of Spark's metadata logs. */
   private def json(file: Path): JValue = SparkFiles.reading(file) {

@@ -103,14 +103,8 @@ private[keystate] final class CheckpointDraft(
       }
       body
     }
-    source.lostSchemas.headOption.foreach(throw _)
+    source.lostMetadata.headOption.foreach(throw _)
     if (inPlace) writeInPlace(all()) else writeAndRename(all())
-  }
-
-  /** A copy has the operators that it was given. */
-  private def recordOperators(): Unit = {
-    val operators = new CheckpointOperators(conf, root)
-    operators.write(operators.found)
   }
 
   private def writeInPlace(body: => Unit): Unit = {
@@ -121,7 +115,7 @@ private[keystate] final class CheckpointDraft(
     catch { case _: FileAlreadyExistsException => throw exists(target.toString) }
     try {
       body
-      recordOperators()
+      new CheckpointOperators(conf, root).writeFound()
       if (!files.exists(mark)) throw KeystateErrors.unfinished(s"$target") // it was deleted
       beforeSeen()
     } catch {
@@ -136,7 +130,7 @@ private[keystate] final class CheckpointDraft(
   private def writeAndRename(body: => Unit): Unit =
     try {
       body
-      recordOperators()
+      new CheckpointOperators(conf, root).writeFound()
       // Another one may have been made there meanwhile, which stays.
       checkFree()
       try fs.delete(target, false)

@@ -187,5 +187,5 @@ private[keystate] object OperatorRecord {
     Crc32c.of(JsonMethods.compact(others).getBytes(UTF_8)) & 0xffffffffL
   }
 
-  private def fileOf(operator: Path): Path = new Path(operator, "_keystate/operator")
+  def fileOf(operator: Path): Path = new Path(operator, "_keystate/operator")
 }

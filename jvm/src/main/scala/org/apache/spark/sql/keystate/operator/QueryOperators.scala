@@ -40,7 +40,10 @@ private[keystate] object QueryOperators {
     } new CheckpointOperators(
       session.sessionState.newHadoopConf(),
       new Path(info.checkpointLocation).getParent
-    ).write(operators.flatMap(_.stateInfo).map(_.operatorId).distinct.sorted)
+    ).write(numbers(operators), numbers(operators.collect { case own: KeyedProcessExec => own }))
+
+  private def numbers(of: Seq[StatefulOperator]): Seq[Long] =
+    of.flatMap(_.stateInfo).map(_.operatorId).distinct.sorted
 
   /** Does nothing but for the first micro-batch of a run. What is only explained has no query. */
   def check(info: StatefulOperatorStateInfo, session: SparkSession): Unit =

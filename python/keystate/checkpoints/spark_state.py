@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from keystate._jvm import bridge
 from keystate._spec.time_mode import TimeMode
 from keystate.checkpoints.editor import CheckpointEditor
+from keystate.checkpoints.new_state import key_type_of
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.functions import TimeDomain
 from keystate.state import TypeLike
@@ -41,6 +42,8 @@ class SparkOperatorState:
     #: and not by the names of fields, which users choose.
     _name: str
     _properties: Mapping[str, Any]
+    #: The names of the function's key columns.
+    _key: Sequence[str]
 
     def read(self, state: str | None = None) -> DataFrame:
         """A state, with the columns that :func:`keystate.admin.create` takes.
@@ -132,7 +135,17 @@ class SparkOperatorState:
 
     def _load(self, options: dict[str, str]) -> DataFrame:
         reader = self._session.read.format("statestore").option("operatorId", self._operator)
-        return reader.options(**options).load(self._checkpoint)
+        df = reader.options(**options).load(self._checkpoint)
+        old = df.schema["key"].dataType
+        if not isinstance(old, T.StructType) or len(old) != len(self._key):
+            return df
+        if not set(old.names).isdisjoint(self._key):
+            return df
+        # In Scala keys are values, whose columns nobody has named.
+        columns = (
+            F.col("key").getField(name).alias(new) for name, new in zip(old.names, self._key)
+        )
+        return df.withColumn("key", F.struct(*columns))
 
 
 @dataclass(frozen=True)
@@ -144,7 +157,8 @@ class Successor:
         states: for each of its states what makes its rows of the old state; the others begin empty.
             A name in the place of a function is that of an old state, whose rows are taken as they
             are.
-        key: the key columns with the names and types that they have in the new query.
+        key: the key columns with the names and types that they have in the new query. If the old
+            key has none of these names, as that of a query in Scala, it is taken by position.
         timers: what makes its timers, such as ``SparkOperatorState.timers``.
         time_mode: the new operator's, which tells the domain of these timers too; with ``"auto"``
             it is that of the query that starts with it, and timers are of the domain that Spark
@@ -219,6 +233,7 @@ def take_over(
             clock,
             operators[number]["name"],
             properties,
+            key_type_of(successor.key).names,
         )
         order[order.index(number)] = successor.add_to(editor, old)
     editor.order_operators(order)

@@ -3,7 +3,7 @@
 # Python. With SPARK=4.3 or SPARK=4.1 all is done for that version of Spark.
 SHELL := bash
 .NOTPARALLEL:
-.PHONY: install venv jar jars demo quick test fresh simulate simulate-conversation fuzz sanitize lint lint-python format bench docs docs-tables dist release-check smoke clean needs-python needs-jdk
+.PHONY: install venv jar jars demo quick test fresh simulate simulate-conversation fuzz sanitize golden lint lint-python format bench docs docs-tables dist release-check smoke clean needs-python needs-jdk
 
 VERSIONS := python/keystate/versions.properties
 FACTS := python/keystate/errors.json python/keystate/settings.json
@@ -199,6 +199,10 @@ sanitize: $(VENV)/installed
 	PYTHONPATH=$(SANITIZED) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 \
 	  LD_PRELOAD=$$($(CC) -print-file-name=libasan.so) \
 	  $(BIN)/python -m pytest -p no:cacheprovider $(CHECKED_TESTS)
+
+# The checkpoints in tests/golden that SPARK writes, anew: after a change of the file format.
+golden: install
+	$(BIN)/python -m tests.golden
 
 lint: needs-jdk venv lint-python
 	./sbt scalafmtSbtCheck scalafmtCheckAll Test/compile

@@ -6,13 +6,13 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pyspark
 import pytest
+from keystate._types.waiting import wait_until
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -105,11 +105,13 @@ def in_micro_batches(out: DataFrame, folder: Path) -> Any:
 
 def wait_for(query: Any, condition: Callable[[], bool], seconds: float = 120) -> None:
     """Fails if the query does, or if it takes too long."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert query.exception() is None, query.exception()
-        assert time.monotonic() < deadline, query.status
-        time.sleep(0.02)
+
+    def is_met() -> bool:
+        met = condition()
+        assert met or query.exception() is None, query.exception()
+        return met
+
+    wait_until(is_met, "a query", seconds)
 
 
 def told_by(module: str, folder: Path) -> Any:

@@ -120,7 +120,7 @@ def batch(chance: random.Random, watermark: int, most: int = 20) -> list[Any]:
 
 
 class NumberAndFirst(AggregateFunction[Any, Any, Any]):
-    """Has an accumulator of which the first value is stored alone, as earlier builds did."""
+    """Has an accumulator of which the first value is stored alone."""
 
     def create_accumulator(self) -> tuple[int, int | None]:
         return 0, None

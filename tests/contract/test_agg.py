@@ -371,7 +371,7 @@ def test_a_first_value_begins_where_it_is_added_or_renamed(is_window: bool) -> N
 
 
 def test_a_first_value_that_was_stored_alone_stays_the_first() -> None:
-    """As earlier builds and functions of rows store it; also if it is null."""
+    """As functions of rows store it; also if it is null."""
     kinds = "n long, first long"
     by_rows = windows(TUMBLING).aggregate(NumberAndFirst(), kinds, kinds)
     columns = agg.count().alias("n"), agg.first("value").alias("first")

@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 import pyspark
+from keystate._types.waiting import wait_until
 
 from tests.fault import batch_files
 
@@ -68,11 +69,16 @@ class Started:
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 300) -> None:
         """Fails if the driver ends before the condition is met."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert self.exit_code is None, self.log
-            assert time.monotonic() < deadline, self.log
-            time.sleep(0.01)
+
+        def is_met() -> bool:
+            met = condition()
+            assert met or self.exit_code is None, self.log
+            return met
+
+        try:
+            wait_until(is_met, "a driver", seconds, interval=0.01)
+        except TimeoutError as e:
+            raise AssertionError(self.log) from e
 
     def wait(self, seconds: float = 180) -> int:
         """Waits for its end; returns the exit code."""

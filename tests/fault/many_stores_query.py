@@ -8,11 +8,11 @@ It runs a micro-batch when there is a file FOLDER/N.run, and makes FOLDER/N.done
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 
 import keystate
 from keystate import EmbeddedRocksDBStateBackend
+from keystate._types.waiting import wait_until
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
@@ -29,8 +29,7 @@ def value(key: Column) -> Column:
 
 
 def wait_for(path: Path) -> None:
-    while not path.exists():
-        time.sleep(0.02)
+    wait_until(path.exists, path.name, seconds=3600)
 
 
 def main() -> None:

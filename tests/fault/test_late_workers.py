@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import io
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from keystate import (
     MapStateDescriptor,
     ValueStateDescriptor,
 )
+from keystate._types.waiting import wait_until
 
 RULES = MapStateDescriptor("rules", "string", "long")
 TOTAL = ValueStateDescriptor("total", "long", default=0)
@@ -23,10 +23,7 @@ BACKEND = "spark.keystate.backend"
 
 
 def wait_for(path: Path, seconds: float = 90) -> None:
-    end = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < end, f"{path.name} did not come"
-        time.sleep(0.02)
+    wait_until(path.exists, path.name, seconds)
 
 
 def send_results() -> None:

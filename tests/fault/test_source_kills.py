@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keystate._types.waiting import wait_until
 from pyspark.errors import StreamingQueryException
 
 from examples import counter_source
@@ -80,10 +81,7 @@ def test_killed_source(spark: Any, settings: Callable[..., None], tmp_path: Path
         return counter_source.start(spark, str(tmp_path), source_query.UNTIL, source_query.ROWS * 5)
 
     query = start()
-    deadline = time.monotonic() + 60
-    while committed(tmp_path) < 2:
-        assert time.monotonic() < deadline and query.isActive
-        time.sleep(0.01)
+    wait_until(lambda: committed(tmp_path) >= 2, "two micro-batches", interval=0.01)
     for pid in source_processes():
         os.kill(pid, signal.SIGKILL)
     with pytest.raises(StreamingQueryException, match=r"KEYSTATE_SOURCE_DIED.*CounterSource"):
@@ -91,10 +89,7 @@ def test_killed_source(spark: Any, settings: Callable[..., None], tmp_path: Path
     assert committed(tmp_path) < 8, "not killed midway"
     start().awaitTermination()
     check(spark, tmp_path)
-    deadline = time.monotonic() + 10
-    while source_processes():
-        assert time.monotonic() < deadline, "a source's process is left"
-        time.sleep(0.05)
+    wait_until(lambda: not source_processes(), "the end of a source's process", seconds=10)
 
 
 def source_processes() -> list[int]:

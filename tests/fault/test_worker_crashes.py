@@ -16,6 +16,7 @@ import keystate
 import pytest
 from keystate import KeyedProcessFunction, MapStateDescriptor, ValueStateDescriptor
 from keystate._jvm.session import FORMAT_KEY
+from keystate._types.waiting import wait_until
 
 KEYS = 8
 # More than two pages of a map that is asked for.
@@ -70,9 +71,7 @@ class Dies(KeyedProcessFunction):
 
 def kill(folder: Path, killed: list[int]) -> None:
     """Kills the worker that says it is there to be killed."""
-    end = time.monotonic() + 60
-    while not (folder / "dying").exists() and time.monotonic() < end:
-        time.sleep(0.01)
+    wait_until((folder / "dying").exists, "a worker", interval=0.01)
     pid = int((folder / "dying").read_text())
     os.kill(pid, signal.SIGKILL)
     killed.append(pid)
@@ -127,10 +126,9 @@ def test_a_worker_dies(
     assert not Path(f"/proc/{pid}").exists(), "it still lives"
     assert second == [(key, 2, total(1)) for key in range(KEYS)]
     assert run() == [(key, 3, total(2)) for key in range(KEYS)]
-    end = time.monotonic() + 10
-    while connections(spark) > before:
-        assert time.monotonic() < end, "a thread is left that answers a dead worker"
-        time.sleep(0.05)
+    wait_until(
+        lambda: connections(spark) <= before, "the end of a thread that answers a dead worker", 10
+    )
 
 
 def total(batches: int) -> int:

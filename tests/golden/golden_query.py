@@ -1,18 +1,8 @@
-"""A query with every kind of state, whose checkpoints are kept here as earlier builds wrote them.
-
-To keep one of the present build, from the repository's root and with it on PYTHONPATH:
-
-    python -m tests.golden.golden_query NAME.tar.gz BACKEND CHECKPOINT_FORMAT [REPEATS]
-
-REPEATS makes the values longer, for run files of several sections.
-"""
+"""A query with every kind of state, whose checkpoints are kept here."""
 
 from __future__ import annotations
 
 import json
-import sys
-import tarfile
-import tempfile
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +19,7 @@ from keystate import (
     Time,
     ValueStateDescriptor,
 )
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 INPUT, OUTPUT = "key string, x long, at timestamp", "key string, found string"
 BACKEND = "spark.keystate.backend"
@@ -105,26 +95,6 @@ def move(checkpoint: Path, place: str, to: str) -> None:
 
 
 def build(df: DataFrame, repeats: int = 50) -> DataFrame:
+    """The query; with more `repeats` its values are longer."""
     keyed = keystate.keyed(df.withWatermark("at", "0 seconds"), "key")
     return keyed.process(Everything(repeats), OUTPUT)
-
-
-def main(archive: str, backend: str, checkpoint_format: str, repeats: str = "50") -> None:
-    from conftest import Stream
-
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    for key, value in {BACKEND: backend, FORMAT: checkpoint_format, PARTITIONS: "2"}.items():
-        builder = builder.config(key, value)
-    spark = keystate.configure(builder).getOrCreate()
-    with tempfile.TemporaryDirectory() as folder:
-        fed = Stream(spark, Path(folder) / "golden", INPUT)
-        fed.feed(*batches()[:2])
-        fed.run(lambda df: build(df, int(repeats)))
-        move(fed.checkpoint, f"file:{fed.checkpoint}", "CHECKPOINT")
-        with tarfile.open(archive, "w:gz", compresslevel=9) as tar:
-            tar.add(fed.checkpoint, "checkpoint")
-    spark.stop()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -169,14 +169,27 @@ def test_damaged_operator_record(spark: Any, fed: Any, tmp_path: Path, content: 
         assert "KEYSTATE_CORRUPT_FILE" in message and "state/0/_keystate/operator" in message
 
 
-def test_records_have_a_checksum(spark: Any, fed: Any) -> None:
-    """And one of an earlier build, without, is read."""
+def test_records_have_a_checksum(spark: Any, fed: Any, tmp_path: Path) -> None:
     path = fed.checkpoint / "state/0/_keystate/operator"
     record = json.loads(path.read_text())
     assert record.pop("crc32c") == crc32c(b'{"format":1,"maxParallelism":128}')
     put(path, json.dumps(record).encode())
-    fed.feed([("a", 100)])
-    assert [tuple(row) for row in fed.run(build)] == [("a", 111)]
+    for message in complaints(spark, fed, tmp_path / "savepoint"):
+        assert "KEYSTATE_CORRUPT_FILE" in message and "state/0/_keystate/operator" in message
+
+
+def test_a_lost_record_of_operators(spark: Any, fed: Any, tmp_path: Path) -> None:
+    (fed.checkpoint / "_keystate/operators").unlink()
+    for message in complaints(spark, fed, tmp_path / "savepoint"):
+        assert "KEYSTATE_MISSING_FILE" in message and "_keystate/operators" in message
+
+
+@pytest.mark.parametrize("file", ["_keystate/operators", "state/0/_keystate/operator"])
+def test_another_format(spark: Any, fed: Any, tmp_path: Path, file: str) -> None:
+    path = fed.checkpoint / file
+    put(path, path.read_bytes().replace(b'"format":1', b'"format":2'))
+    for message in complaints(spark, fed, tmp_path / "savepoint"):
+        assert "KEYSTATE_UNSUPPORTED_FORMAT" in message and f"{file} has format 2" in message
 
 
 @pytest.mark.parametrize("log", ["commits", "offsets"])

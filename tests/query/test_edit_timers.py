@@ -10,13 +10,11 @@ from typing import Any
 import keystate
 import pytest
 from keystate import (
-    CheckpointError,
     KeyedProcessFunction,
     ValueStateDescriptor,
     admin,
 )
 from keystate._jvm.session import FORMAT_KEY
-from keystate.checkpoints.state_reader import StateReader
 from pyspark.sql import functions as F
 
 from tests.drawn import drawn
@@ -160,16 +158,3 @@ def test_another_key_and_states_that_go(half: Any, spark: Any, tmp_path: Path) -
     emitted = half.run(build)
     assert sorted(row.time for row in emitted) == list(range(100, 400, 10))
     assert {row.name for row in emitted} == {"none", "k0", "k1", "k2"}
-
-
-def test_a_checkpoint_that_does_not_tell_the_key(
-    half: Any, spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """As earlier releases wrote them."""
-    monkeypatch.setattr(StateReader, "key_type", lambda self, operator: None)
-    editor = admin.edit(str(half.checkpoint))
-    editor.set_max_parallelism(300)
-    with pytest.raises(CheckpointError, match="Let the query run one batch with this release"):
-        editor.write(str(tmp_path / "edited"))
-    with pytest.raises(CheckpointError, match=r"the timers of operator 0 can't be read"):
-        editor.read("$timers")

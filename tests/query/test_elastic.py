@@ -24,6 +24,7 @@ from keystate import (
     admin,
 )
 from keystate._jvm import bridge
+from keystate._types.waiting import wait_until
 from keystate.checkpoints.rescale_requests import Withdrawn
 from keystate.live.elastic.elastic import ON_RESTART, PARTITIONS
 from pyspark.errors import StreamingQueryException
@@ -159,8 +160,7 @@ def test_another_process_asks(
     counting.feed(1)
     query.processAllAvailable()
     folder = counting.fed.checkpoint / "_keystate" / "rescale"
-    while not (folder / "listener").exists():
-        time.sleep(0.05)
+    wait_until((folder / "listener").exists, "a listener")
     command = [sys.executable, "-m", "keystate", "rescale", checkpoint, "3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0 and "rescaled from 2 to 3 partitions" in done.stdout, done.stderr
@@ -260,8 +260,8 @@ def test_a_change_that_can_not_be_undone_ends_it_with_the_error(
     query = elastic(poll_seconds=0.02)
     counting.feed(1)
     query.processAllAvailable()
-    while not (counting.fed.checkpoint / "_keystate" / "rescale" / "listener").exists():
-        time.sleep(0.05)
+    listener = counting.fed.checkpoint / "_keystate" / "rescale" / "listener"
+    wait_until(listener.exists, "a listener")
     counting.fails_with = "all"
     told: list[CheckpointError] = []
 
@@ -300,8 +300,7 @@ def test_a_stop_that_takes_too_long_ends_it_with_the_error(
     query.processAllAvailable()
     counting.seconds = 3.0
     counting.feed(1)
-    while query.status["message"].startswith("Waiting"):
-        time.sleep(0.01)
+    wait_until(lambda: not query.status["message"].startswith("Waiting"), "a micro-batch")
     time.sleep(1)
     with pytest.raises(ConfigurationError, match="from 2 to 3 partitions and did not end in time"):
         query.rescale(3, timeout_seconds=0.1)
@@ -340,8 +339,7 @@ def test_nobody_waits_any_more_for_what_was_asked(
         asker.send_signal(signal.SIGINT if way == "ctrl-c" else signal.SIGKILL)
         asker.communicate(timeout=60)
         if way == "killed":
-            while Path(f"/proc/{jvm}").exists():
-                time.sleep(0.05)
+            wait_until(lambda: not Path(f"/proc/{jvm}").exists(), "the asker's end")
     elif way == "out of time":
         assert bridge.call(spark, "askRescale", checkpoint, 3, 100)
         time.sleep(0.2)
@@ -356,8 +354,10 @@ def test_nobody_waits_any_more_for_what_was_asked(
     never.stop()
     query = elastic(poll_seconds=0.02)
     counting.feed(1)
-    while not (folder / "listener").exists() or list(folder.glob("*.request")):
-        time.sleep(0.05)
+    wait_until(
+        lambda: (folder / "listener").exists() and not list(folder.glob("*.request")),
+        "a listener that has no request",
+    )
     time.sleep(0.5)
     query.processAllAvailable()
     assert query.partitions == 2 and query.rescales == []

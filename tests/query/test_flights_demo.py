@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import keystate
 import pytest
+from keystate._types.waiting import wait_until
 from pyspark.sql import functions as sf
 
 from examples.flights.legs import AircraftLegs
@@ -149,21 +149,17 @@ def kill_demo_after(batches: int, workspace: Workspace) -> None:
             start_new_session=True,
         )
     try:
-        wait_until(lambda: workspace.committed() >= batches or demo.poll() is not None, 300)
+        wait_until(
+            lambda: workspace.committed() >= batches or demo.poll() is not None,
+            f"{batches} micro-batches",
+            300,
+        )
         assert demo.poll() is None, log.read_text()
     finally:
         if demo.poll() is None:
             os.killpg(demo.pid, signal.SIGKILL)
         demo.wait()
-    wait_until(lambda: not alive(demo.pid), 30)
-
-
-def wait_until(condition, seconds: float) -> None:
-    """Returns when ``condition()`` holds; fails after ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain"
-        time.sleep(0.02)
+    wait_until(lambda: not alive(demo.pid), "the end of all processes", 30)
 
 
 def alive(group: int) -> bool:

@@ -26,6 +26,7 @@ from keystate import (
     admin,
 )
 from keystate._jvm.session import FORMAT_KEY
+from keystate._types.waiting import wait_until
 from pyspark.errors import StreamingQueryException
 
 from tests.query.test_raw_state import SCHEMA as RAW
@@ -182,10 +183,7 @@ def test_of_a_running_query(spark: Any, stream: Callable[..., Any], running: lis
     command = [sys.executable, "-m", "keystate", "forget", str(fed.checkpoint), "a", "--json"]
     asked = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(asked.stdout)["operators"] == [0]
-    end = time.monotonic() + 60
-    while left(fed.checkpoint, "a", spark):
-        assert time.monotonic() < end, query.lastProgress
-        time.sleep(0.2)
+    wait_until(lambda: not left(fed.checkpoint, "a", spark), "a key that is gone", interval=0.2)
     assert left(fed.checkpoint, "b", spark)["count"] == 1
     # The progress of a query that waits has the number of the next one.
     assert {path.name for path in fed.checkpoint.glob("commits/[0-9]*")} == {"0", "1"}
@@ -347,7 +345,7 @@ def test_a_damaged_request_names_its_file(spark: Any, stream: Callable[..., Any]
     fed.run(everything)
     request = admin.forget(str(fed.checkpoint), key="a", spark=spark)["request"]
     file = fed.checkpoint / f"_keystate/forget/{request}.request"
-    for content, code in (("{", "CORRUPT_FILE"), ('{"format": 2}', "NEWER_FORMAT")):
+    for content, code in (("{", "CORRUPT_FILE"), ('{"format": 2}', "UNSUPPORTED_FORMAT")):
         file.write_text(content)
         (file.parent / f".{file.name}.crc").unlink(missing_ok=True)
         fed.feed([("a", 2)])

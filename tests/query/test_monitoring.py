@@ -15,6 +15,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import KeyedProcessFunction, ValueStateDescriptor
+from keystate._types.waiting import wait_until
 from pyspark.errors import StreamingQueryException
 
 from tests.query.prometheus import DASHBOARD, MONITORING, ROOT, monitored, of_all
@@ -63,11 +64,8 @@ def test_gauges_are_the_last_progress(
 
     def told(name: str, value: float) -> dict[str, float]:
         """The gauges, once one has its value: Spark tells of progress on a thread of its own."""
-        deadline = time.monotonic() + 30
-        while (found := gauges(spark, "orders")).get(name) != value:
-            assert time.monotonic() < deadline, (name, found)
-            time.sleep(0.05)
-        return found
+        wait_until(lambda: gauges(spark, "orders").get(name) == value, f"{name} {value}")
+        return gauges(spark, "orders")
 
     settings(**{"spark.sql.shuffle.partitions": "2"})
     # Many keys of one partition: another one has none.
@@ -104,11 +102,8 @@ def test_another_query_of_the_same_name(spark: Any, stream: Callable[..., Any]) 
         writer = writer.option("checkpointLocation", str(fed.checkpoint))
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
-        deadline = time.monotonic() + 30
-        while "operator0.seen.rows" not in (found := gauges(spark, "again")):
-            assert time.monotonic() < deadline, found
-            time.sleep(0.05)
-        assert found["query.starts"] == starts
+        wait_until(lambda: "operator0.seen.rows" in gauges(spark, "again"), "gauges")
+        assert gauges(spark, "again")["query.starts"] == starts
 
 
 def test_gauges_while_it_runs(spark: Any, stream: Any, running: list[Any]) -> None:
@@ -119,11 +114,9 @@ def test_gauges_while_it_runs(spark: Any, stream: Any, running: list[Any]) -> No
     query = writer.option("checkpointLocation", str(fed.checkpoint)).start()
     running.append(query)
     query.processAllAvailable()
-    deadline = time.monotonic() + 30
     # Without a name of its own it has that of its id.
-    while "operator0.seen.rows" not in (found := gauges(spark, query.id)):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.05)
+    wait_until(lambda: "operator0.seen.rows" in gauges(spark, query.id), "gauges")
+    found = gauges(spark, query.id)
     progress = next(p for p in query.recentProgress if p.numInputRows)
     for name, value in progress.stateOperators[0].customMetrics.items():
         if "SnapshotLast" not in name:

@@ -27,6 +27,7 @@ from keystate import (
     admin,
 )
 from keystate._jvm.session import FORMAT_KEY
+from keystate._types.waiting import wait_until
 from keystate.errors import CheckpointError
 from keystate.windows import TumblingEventTimeWindows, WindowFunction
 from pyspark.sql import DataFrame, SparkSession
@@ -538,10 +539,8 @@ def test_what_needs_all_rows_of_a_batch_is_refused(
     with pytest.raises(Exception, match=f"(?s)KEYSTATE_DECLARATION.*{what}.*real-time mode"):
         query.awaitTermination(60)
     # Nothing goes on behind its back.
-    deadline = time.monotonic() + 10
-    while left := spark.sparkContext.statusTracker().getActiveJobsIds():
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    jobs = spark.sparkContext.statusTracker()
+    wait_until(lambda: not jobs.getActiveJobsIds(), "the end of all jobs", seconds=10)
 
 
 def test_an_error_of_the_function_ends_the_query(

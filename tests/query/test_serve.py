@@ -22,6 +22,7 @@ import pytest
 from keystate import KeyedProcessFunction, SortedMapStateDescriptor, ValueStateDescriptor
 from keystate._types.ddl import parse_ddl
 from keystate._types.plain import from_json, to_json
+from keystate._types.waiting import wait_until
 from keystate.errors import StateTypeError
 from keystate.tools import command
 from keystate.tools.serve import StateServer
@@ -150,8 +151,7 @@ def test_so_many_requests_at_a_time(served: Callable[..., Any], server: StateSer
         names = [thread.name for thread in threading.enumerate()]
         return sum("process_request_thread" in name for name in names)
 
-    while at_work() < server.most_requests:
-        time.sleep(0.01)
+    wait_until(lambda: at_work() >= server.most_requests, "all threads")
     time.sleep(0.5)
     assert at_work() == server.most_requests
     for connection in silent:

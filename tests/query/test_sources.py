@@ -18,6 +18,7 @@ from keystate import (
     SourceFunction,
     admin,
 )
+from keystate._types.waiting import wait_until
 from keystate.errors import CheckpointError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
@@ -91,13 +92,6 @@ class Run:
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     return Run(tmp_path)
-
-
-def wait_until(condition: Any, seconds: float = 60) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 @pytest.mark.turns
@@ -261,7 +255,10 @@ def test_savepoints_while_files_come_and_go(spark: Any, run: Run, tmp_path: Path
     df = keystate.source(spark, Numbers(10**9, pause=0.002), "n long", max_batch_duration=0.01)
     query = df.writeStream.format("noop").option("checkpointLocation", str(run.checkpoint)).start()
     try:
-        wait_until(lambda: query.lastProgress is not None and query.lastProgress.batchId > 3)
+        wait_until(
+            lambda: query.lastProgress is not None and query.lastProgress.batchId > 3,
+            "five micro-batches",
+        )
         other = run.checkpoint / "sources" / "1"
         other.mkdir()
         for number in range(2000):
@@ -358,12 +355,12 @@ class Endless(RichParallelSourceFunction):
 def test_cancelled_when_the_query_stops(spark: Any, run: Run, tmp_path: Path) -> None:
     df = keystate.source(spark, Endless(tmp_path), "n long", parallelism=2, max_rows_per_batch=10)
     query = run.start(df, processingTime="0 seconds")
-    wait_until(lambda: len(run.batches) > 2)
+    wait_until(lambda: len(run.batches) > 2, "three micro-batches")
     query.stop()
     assert query.exception() is None
     assert all(len(rows) <= 10 for rows in run.batches.values())
     told = ["cancel0", "cancel1", "close0", "close1", "open0", "open1"]
-    wait_until(lambda: sorted(p.name for p in tmp_path.glob("*[01]")) == told, 20)
+    wait_until(lambda: sorted(p.name for p in tmp_path.glob("*[01]")) == told, "files", 20)
 
 
 @pytest.mark.turns
@@ -389,7 +386,7 @@ def test_rows_flow_with_the_default_trigger(spark: Any, run: Run) -> None:
     df = keystate.source(spark, Numbers(30, pause=0.02), "n long", max_batch_duration=0.05)
     query = run.start(df, processingTime="0 seconds")
     try:
-        wait_until(lambda: sum(map(len, run.batches.values())) == 30)
+        wait_until(lambda: sum(map(len, run.batches.values())) == 30, "30 rows")
     finally:
         query.stop()
     assert [n for batch in sorted(run.batches) for n in run.batches[batch]] == list(range(30))

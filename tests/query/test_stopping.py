@@ -10,6 +10,7 @@ from typing import Any
 import keystate
 import pytest
 from keystate import KeyedProcessFunction, ValueStateDescriptor
+from keystate._types.waiting import wait_until
 
 ROUNDS = 4
 
@@ -114,8 +115,7 @@ def test_a_micro_batch_that_takes_too_long_is_cut_off(
     writer = counts.writeStream.foreachBatch(sink)
     query = writer.option("checkpointLocation", str(fed.checkpoint)).start()
     running.append(query)
-    while not begun:
-        time.sleep(0.01)
+    wait_until(lambda: begun, "a micro-batch")
     assert not keystate.stop_after_batch(query, timeout_seconds=0.2)
     assert not query.isActive
     # It is not held any more: the next start does all of it.

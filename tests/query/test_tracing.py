@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import keystate
 import pyspark
 import pytest
+from keystate._types.waiting import wait_until
 from keystate.tracing import PARTS, PHASES, trace_batches
 from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -61,13 +61,12 @@ def run(spark: Any, folder: Path, values: list[int]) -> Any:
 
 def wait_for(exporter: InMemorySpanExporter, name: str, number: int) -> list[ReadableSpan]:
     """Listeners are told a little later."""
-    deadline = time.monotonic() + 60
-    while True:
+
+    def enough() -> list[ReadableSpan]:
         spans = [span for span in exporter.get_finished_spans() if span.name == name]
-        if len(spans) >= number:
-            return spans
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+        return spans if len(spans) >= number else []
+
+    return wait_until(enough, f"{number} spans {name}")
 
 
 def test_a_trace_for_each_micro_batch(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from keystate import (
     ValueStateDescriptor,
 )
 from keystate._jvm.session import FORMAT_KEY
+from keystate._types.waiting import wait_until
 from pyspark.errors import StreamingQueryException
 
 from tests.conftest import KEEP_SECONDS, Stream
@@ -157,10 +157,7 @@ def test_databases_of_the_last_run_are_closed(
         made.append(databases() - before.union(*made))
         assert made[-1]
     # Well before Spark unloads them, once a minute.
-    deadline = time.monotonic() + 15
-    while left := databases() & (made[0] | made[1]):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    wait_until(lambda: not databases() & (made[0] | made[1]), "databases that go", seconds=15)
 
 
 def test_a_query_of_another_session(spark: Any, tmp_path: Path) -> None:

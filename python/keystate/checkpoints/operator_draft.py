@@ -21,7 +21,7 @@ from keystate.checkpoints.new_state import (
     state_rows,
 )
 from keystate.checkpoints.operator_lists import OPERATOR_STATE, OperatorLists
-from keystate.checkpoints.state_reader import NO_KEY_TYPE, StateReader
+from keystate.checkpoints.state_reader import StateReader
 from keystate.checkpoints.stored_types import stored_type
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.state import KeyOrder, StateDescriptor, TypeLike
@@ -214,8 +214,7 @@ class OperatorDraft:
         key = self._known_key()
         if key is None:
             raise CheckpointError(
-                f"the key of operator {self.number} is not known: {NO_KEY_TYPE}",
-                code="KEYSTATE_NO_SUCH_STATE",
+                f"operator {self.number} has no key", code="KEYSTATE_NO_SUCH_STATE"
             )
         return key
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import threading
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
 
 from keystate._jvm import bridge
+from keystate._types.waiting import wait_until
 from keystate.errors import CheckpointError
 
 log = logging.getLogger("keystate")
@@ -53,17 +54,19 @@ def ask(session: SparkSession, checkpoint: str, partitions: int, wait_seconds: f
     request = bridge.call(session, "askRescale", checkpoint, partitions, good_for)
     if not request:
         return None
-    deadline = time.monotonic() + wait_seconds
+
+    def look() -> str | None:
+        answer: str | None = bridge.call(session, "rescaleAnswer", checkpoint, request)
+        return answer
+
+    answer = None
     try:
-        while time.monotonic() < deadline:
-            answer = bridge.call(session, "rescaleAnswer", checkpoint, request)
-            if answer:
-                return _before(answer)
-            time.sleep(_LOOK_SECONDS)
+        with suppress(TimeoutError):
+            answer = wait_until(look, "the driver's answer", wait_seconds, _LOOK_SECONDS)
     finally:  # Ctrl-C withdraws it too
         bridge.call(session, "withdrawRescale", checkpoint, request)
     # It may have been answered just before.
-    answer = bridge.call(session, "rescaleAnswer", checkpoint, request)
+    answer = answer or look()
     if answer:
         return _before(answer)
     raise CheckpointError(

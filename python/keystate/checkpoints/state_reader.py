@@ -14,12 +14,6 @@ from keystate.checkpoints.stored_types import foreign_types, stored_type
 from keystate.errors import CheckpointError
 from keystate.state.kinds import StateKind
 
-#: Why the key of an operator can't be told.
-NO_KEY_TYPE = (
-    "it has no keyed state, and its last batch was of a release that did not note the types of its "
-    "keys. Let the query run one batch with this release"
-)
-
 
 class StateReader:
     """Reads states.
@@ -48,11 +42,6 @@ class StateReader:
                 "that wrote it knows what its bytes mean",
                 code="KEYSTATE_NO_SUCH_STATE",
             )
-        if kind["kind"] == StateKind.TIMERS and self.key_type(chosen["id"]) is None:
-            raise CheckpointError(
-                f"the timers of operator {chosen['id']} can't be read: {NO_KEY_TYPE}",
-                code="KEYSTATE_NO_SUCH_STATE",
-            )
         return self._table(chosen["id"], wanted, kind["name"])
 
     def lists(self, operator: int) -> OperatorLists:
@@ -61,7 +50,7 @@ class StateReader:
         return self._lists(chosen, chosen["newest_version"])
 
     def key_type(self, operator: int) -> T.StructType | None:
-        """The key columns of an operator. ``None`` if nothing in the checkpoint tells them."""
+        """The key columns of an operator. ``None`` if it has no key."""
         (chosen,) = (one for one in self.found["operators"] if one["id"] == operator)
         if chosen["key"] is None:
             return None

@@ -63,7 +63,7 @@ class ColumnAggregate:
         name = self.declared.name
         stored = [T.StructField(name, self.acc_type)]
         if self.has_seen:
-            # A value that was stored without it, as earlier builds did, is that of a row.
+            # A value that was stored without it, by a function of rows, is that of a row.
             stored.append(default_beside(f"{name} seen", T.BooleanType(), True, beside=name))
         return stored
 

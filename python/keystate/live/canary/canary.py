@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from keystate._jvm import bridge
+from keystate._types.waiting import wait_until
 from keystate.checkpoints.editor import CheckpointEditor
 from keystate.errors import CheckpointError, ConfigurationError
 from keystate.live.canary.fork import Fork, NewCodeFailed, check_mode
@@ -218,13 +219,15 @@ class Canary:
 
     def _committed(self, wanted: int, seconds: float) -> int:
         """The wanted micro-batch, or one before it, once the old query has committed it."""
-        deadline = time.monotonic() + seconds
-        last: int
-        while (last := bridge.call(self._spark, "lastBatch", self._checkpoint)) < wanted:
+
+        def is_there() -> bool:
             ended = self._query is not None and not self._query.isActive
-            if ended or time.monotonic() > deadline:
-                break
-            time.sleep(POLL_SECONDS)
+            committed: int = bridge.call(self._spark, "lastBatch", self._checkpoint)
+            return ended or committed >= wanted
+
+        with suppress(TimeoutError):
+            wait_until(is_there, f"micro-batch {wanted}", seconds, POLL_SECONDS)
+        last: int = bridge.call(self._spark, "lastBatch", self._checkpoint)
         if last <= self._batch:
             raise ConfigurationError(
                 f"the query on {self._checkpoint} has committed no micro-batch since "

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from keystate import admin
 from keystate._jvm import bridge
+from keystate._types.waiting import wait_until
 from keystate.checkpoints.editor import CheckpointEditor, write_fork
 from keystate.errors import ConfigurationError
 from keystate.live.starts import begin_at
@@ -100,18 +102,25 @@ class Fork:
                 code="KEYSTATE_CANNOT_CANARY",
             )
         self._start()
-        deadline = time.monotonic() + seconds
-        while (last := self.query.lastProgress) is None or last.batchId < batch:
-            if not self.query.isActive:
-                # Its end and its last progress come at the same time.
-                time.sleep(POLL_SECONDS)
-                last = self.query.lastProgress
-                if last is not None and last.batchId >= batch:
-                    return
-                self._raise_error(f"it ended before it had run micro-batch {batch}")
-            if time.monotonic() > deadline:
-                raise NewCodeFailed(f"it did not run micro-batch {batch} in {seconds:g} s")
+
+        def has_run() -> bool:
+            last = self.query.lastProgress
+            return last is not None and last.batchId >= batch
+
+        try:
+            wait_until(
+                lambda: has_run() or not self.query.isActive,
+                f"micro-batch {batch}",
+                seconds,
+                POLL_SECONDS,
+            )
+        except TimeoutError:
+            raise NewCodeFailed(f"it did not run micro-batch {batch} in {seconds:g} s") from None
+        if not has_run():
+            # Its end and its last progress come at the same time.
             time.sleep(POLL_SECONDS)
+            if not has_run():
+                self._raise_error(f"it ended before it had run micro-batch {batch}")
 
     def run_on(self, batches: int, seconds: float) -> list[Any]:
         """Lets the new code run batches of its own; returns the progress of those with rows.
@@ -123,19 +132,22 @@ class Fork:
         before = self.query.lastProgress.batchId
         if not self.query.isActive:
             self._start()
-        deadline = time.monotonic() + seconds
-        while True:
-            progress = [
-                one
-                for one in self.query.recentProgress
-                if one.batchId > before and one.numInputRows
-            ]
-            if len(progress) >= batches or time.monotonic() > deadline:
-                return progress
-            if not self.query.isActive:
-                self._raise_error(None)
-                return progress
-            time.sleep(POLL_SECONDS)
+
+        def progress() -> list[Any]:
+            recent = self.query.recentProgress
+            return [one for one in recent if one.batchId > before and one.numInputRows]
+
+        with suppress(TimeoutError):
+            wait_until(
+                lambda: len(progress()) >= batches or not self.query.isActive,
+                f"{batches} micro-batches",
+                seconds,
+                POLL_SECONDS,
+            )
+        found = progress()
+        if len(found) < batches and not self.query.isActive:
+            self._raise_error(None)
+        return found
 
     def diff(self) -> list[dict[str, Any]]:
         """How the states of both differ, after the batch that :meth:`keep` was told of."""

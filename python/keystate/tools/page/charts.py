@@ -374,7 +374,7 @@ def _of_samples(states: Sequence[dict[str, Any]]) -> str:
     """Which part of the entries was looked at."""
     seen = sum(state["sample"]["entries"] for state in states)
     totals = [state["sample"]["of"] for state in states]
-    if None in totals or seen >= sum(totals):
+    if seen >= sum(totals):
         return f"All {seen:,} entries were looked at."
     return f"A sample: {seen:,} of {sum(totals):,} entries were looked at."
 

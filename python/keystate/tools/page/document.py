@@ -127,7 +127,7 @@ def _asset(name: str) -> str:
 
 
 def _tiles(found: dict[str, Any], statistics: dict[str, Any] | None) -> str:
-    entries = [part["entries"] or 0 for op in found["operators"] for part in op["partitions"]]
+    entries = [part["entries"] for op in found["operators"] for part in op["partitions"]]
     tiles = [
         ("last batch", _dash(found["batch"])),
         ("pending batch", _dash(found["pending"])),

@@ -26,12 +26,12 @@ def findings_html(findings: Findings) -> str:
 def _bars(operator: dict[str, Any]) -> str:
     """Bars of the entries that each partition holds: whether they are spread evenly."""
     partitions = operator["partitions"]
-    most = max([part["entries"] or 0 for part in partitions], default=0)
+    most = max([part["entries"] for part in partitions], default=0)
     if not most:
         return ""
     lines = []
     for i, part in enumerate(partitions):
-        entries = part["entries"] or 0
+        entries = part["entries"]
         width = 360 * entries / most
         lines.append(
             f'<text x="0" y="{18 * i + 13}">{part["partition"]}</text>'

@@ -37,7 +37,7 @@ def untouched(statistics: dict[str, Any]) -> Table | None:
 
 def _looked_at(sample: dict[str, Any]) -> str:
     seen, total = sample["entries"], sample["of"]
-    return "all entries" if total in (None, seen) else f"{seen:,} of {total:,} entries"
+    return "all entries" if total == seen else f"{seen:,} of {total:,} entries"
 
 
 def _told(key: dict[str, Any]) -> str:

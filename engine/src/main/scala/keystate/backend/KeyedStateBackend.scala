@@ -47,30 +47,7 @@ final case class StateFamily(
     name: String,
     layout: Layout,
     properties: Map[String, String] = Map.empty
-) {
-
-  /** How keys become stored keys, as far as the family tells: equal keys are stored alike in two
-    * families in which it is equal.
-    */
-  def keyFormat: (Layout, Set[String]) =
-    (layout, StateFamily.ofKeys.filter(properties.contains))
-}
-
-object StateFamily {
-
-  /** Marks a family of Spark's in which the last column of a key, a number, does not count for its
-    * key group. So entries are in the order in which a join removes them, if its keys are of fixed
-    * length or have one value each. In families that earlier builds made it counts.
-    */
-  final val Numbered = "numbered"
-
-  /** Marks a family of Spark's whose keys go in the order of their prefixes. Those of earlier builds
-    * do not.
-    */
-  final val Sorted = "sorted"
-
-  private val ofKeys = Set(Numbered, Sorted)
-}
+)
 
 /** A key and its value, both as stored. Neither is null, and neither may be changed. */
 final class Entry(val key: Array[Byte], val value: Array[Byte])
@@ -145,8 +122,7 @@ trait KeyedStateBackend extends StateEntries with AutoCloseable {
     * the value is null, but not as changes.
     *
     * @param expected
-    *   how many entries a group of a family will have; 0 where that is not known. It only serves to
-    *   make room for them
+    *   how many entries a group of a family will have. It only serves to make room for them
     */
   def loader(expected: (Int, Int) => Long): ChangeSink
 
@@ -236,15 +212,10 @@ trait RestoresFromFiles { self: KeyedStateBackend =>
     *   oldest first: of two entries with one key, that of the later run counts
     * @param groups
     *   the store's key groups; the operator group is its own too
-    * @param entryCounts
-    *   by family id, how many entries a group has; without the families of which that was not
-    *   recorded
+    * @param count
+    *   how many entries a group of a family has
     */
-  def restore(
-      runs: Seq[RestoredRun],
-      groups: KeyGroupRange,
-      entryCounts: Map[Int, Int => Long]
-  ): Unit
+  def restore(runs: Seq[RestoredRun], groups: KeyGroupRange, count: (Int, Int) => Long): Unit
 
   /** Like `changesCommitted()`, where the changes are the content of this local SST file, which the
     * backend may move away. What is left of it the caller deletes.

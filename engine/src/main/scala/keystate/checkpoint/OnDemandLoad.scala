@@ -37,9 +37,9 @@ private[checkpoint] final class OnDemandLoad(
 
   def into(backend: KeyedStateBackend with LoadsOnDemand): Unit = {
     val (later, now) =
-      if (runs.forall(_.isSplit)) manifest.families.partition(OnDemandLoad.canWait(manifest, _))
+      if (runs.forall(_.isSplit)) manifest.families.partition(OnDemandLoad.canWait)
       else (Nil, manifest.families)
-    val loader = backend.loader(manifest.count(_, _).getOrElse(0L))
+    val loader = backend.loader(manifest.count)
     val operator = manifest.partitioning.operatorGroup
     now.map(_.id).groupBy(missing).foreach { case (ranges, families) =>
       ranges.foreach(move(loader, families.toSet, _))
@@ -66,7 +66,7 @@ private[checkpoint] final class OnDemandLoad(
     override val pieces: Seq[KeyGroupRange] =
       missing(family).flatMap(OnDemandLoad.pieces(_, pieceEntries, count))
 
-    override def count(group: Int): Long = manifest.count(family, group).get
+    override def count(group: Int): Long = manifest.count(family, group)
 
     override def load(piece: KeyGroupRange, sink: ChangeSink): Unit = {
       try move(sink, Set(family), piece)
@@ -92,14 +92,12 @@ private[checkpoint] object OnDemandLoad {
     * read in pieces.
     */
   def isPossible(manifest: Manifest, runs: Seq[Run]): Boolean =
-    manifest.families.exists(canWait(manifest, _)) && runs.forall(_.source match {
+    manifest.families.exists(canWait) && runs.forall(_.source match {
       case FileSource(path) => RunFiles.isSectioned(path)
       case _: InlineSource => true
     })
 
-  private def canWait(manifest: Manifest, family: StateFamily): Boolean =
-    family.layout != Layout.Ordered &&
-      manifest.count(family.id, manifest.partitioning.groups.first).isDefined
+  private def canWait(family: StateFamily): Boolean = family.layout != Layout.Ordered
 
   /** The groups that are not there, as ranges. */
   def missing(groups: KeyGroupRange, isThere: Int => Boolean): Seq[KeyGroupRange] =

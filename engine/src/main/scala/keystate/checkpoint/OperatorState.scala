@@ -163,7 +163,7 @@ private[checkpoint] final class OperatorStates(storage: CheckpointStorage, local
       val counts =
         manifest.partitioning.ownGroups.map(g => if (g == group) entries.size.toLong else 0L)
       manifest.copy(
-        entryCounts = manifest.entryCounts.updated(family, EntryCounts.of(counts)),
+        entryCounts = manifest.entryCounts.updated(family, EntryCounts(counts)),
         runs = manifest.runs ++ run
       )
     }

@@ -61,7 +61,7 @@ final class Repartitioning(
       }
       val writer = new RunWriter(location(partition), storage, local, asSst)
       val run = writer.write(writeCounted, version, None)
-      PartitionState(Seq(run), run.entries, Some(counts.toMap))
+      PartitionState(Seq(run), counts.toMap)
     }
 
   /** What each new partition has, if the state need not be rewritten; None if it must be.
@@ -76,12 +76,8 @@ final class Repartitioning(
           manifest <- own
           family <- manifest.families
           group <- manifest.partitioning.ownGroups
-        } yield manifest.count(family.id, group).map((family.id, group) -> _)
-        PartitionState(
-          own.flatMap(_.runs),
-          own.map(_.numKeys).sum,
-          Option.when(counts.forall(_.isDefined))(counts.flatten.groupMapReduce(_._1)(_._2)(_ + _))
-        )
+        } yield (family.id, group) -> manifest.count(family.id, group)
+        PartitionState(own.flatMap(_.runs), counts.groupMapReduce(_._1)(_._2)(_ + _))
       }
     }
 
@@ -122,18 +118,11 @@ final class Repartitioning(
     *   what it would say without any entry
     */
   def writeVersion(empty: Manifest, state: PartitionState): Unit = {
-    val counts = state.counts.fold(Map.empty[Int, EntryCounts]) { counts =>
-      empty.families.map { family =>
-        def count(group: Int) = counts.getOrElse((family.id, group), 0L)
-        family.id -> EntryCounts.of(empty.partitioning.ownGroups.map(count))
-      }.toMap
-    }
-    val written = empty.copy(
-      version = version,
-      numKeys = state.numKeys,
-      entryCounts = counts,
-      runs = state.runs
-    )
+    val counts = empty.families.map { family =>
+      def count(group: Int) = state.counts.getOrElse((family.id, group), 0L)
+      family.id -> EntryCounts(empty.partitioning.ownGroups.map(count))
+    }.toMap
+    val written = empty.copy(version = version, entryCounts = counts, runs = state.runs)
     VersionFile.write(storage, location(empty.partitioning.partition), written): Unit
   }
 
@@ -142,21 +131,15 @@ final class Repartitioning(
 
 /** All that a new partition has.
   *
-  * @param numKeys
-  *   how many entries, or what the old partitions say of that
   * @param counts
-  *   how many entries, by family and group, if that is known
+  *   how many entries, by family and group
   */
-final case class PartitionState(
-    runs: Seq[Run],
-    numKeys: Long,
-    counts: Option[Map[(Int, Int), Long]]
-)
+final case class PartitionState(runs: Seq[Run], counts: Map[(Int, Int), Long])
 
 object PartitionState {
 
   /** What a partition without entries has. */
-  val Empty: PartitionState = PartitionState(Nil, 0, Some(Map.empty))
+  val Empty: PartitionState = PartitionState(Nil, Map.empty)
 }
 
 object Repartitioning {

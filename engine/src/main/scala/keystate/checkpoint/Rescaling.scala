@@ -71,7 +71,6 @@ object Rescaling {
     )
     val common = old.head.copy(
       baseId = None,
-      numKeys = old.map(_.numKeys).sum / parallelism,
       nextFamilyId = old.map(_.nextFamilyId).max,
       families = families,
       mergedAt = None
@@ -130,15 +129,11 @@ object Rescaling {
       run <- manifest.runs
       part <- taken.filter(run.groups.intersects)
     } yield run.copy(groups = run.groups.intersection(part))
-    val counts = common.families.flatMap { family =>
-      entryCounts(old, family.id, partition, groups).map(family.id -> _)
-    }.toMap
     common.copy(
       partitioning = partitioning,
-      numKeys =
-        if (counts.size == common.families.size) counts.valuesIterator.map(_.total).sum
-        else common.numKeys,
-      entryCounts = counts,
+      entryCounts = common.families.map { family =>
+        family.id -> entryCounts(old, family.id, partition, groups)
+      }.toMap,
       runs = runs
     )
   }
@@ -176,21 +171,18 @@ object Rescaling {
     (ofGroups :+ partition % old.size).distinct.sorted.map(old)
   }
 
-  /** How many entries of a family a new partition has; None where an old partition's manifest does
-    * not have that by group.
-    */
+  /** How many entries of a family a new partition has. */
   private def entryCounts(
       old: IndexedSeq[Manifest],
       family: Int,
       partition: Int,
       groups: KeyGroupRange
-  ): Option[EntryCounts] = {
+  ): EntryCounts = {
     val maxParallelism = old.head.partitioning.maxParallelism
     val operatorGroup = old.head.partitioning.operatorGroup
-    val counts = (groups.first to groups.last).map { group =>
+    EntryCounts((groups.first to groups.last).map { group =>
       old(KeyGroups.subtaskOf(group, old.size, maxParallelism)).count(family, group)
-    } :+ old(partition % old.size).count(family, operatorGroup)
-    Option.when(counts.forall(_.isDefined))(EntryCounts.of(counts.flatten))
+    } :+ old(partition % old.size).count(family, operatorGroup))
   }
 
   /** The groups that a new partition takes from an old one: the key groups that are its own now
@@ -259,8 +251,7 @@ object Rescaling {
   }
 
   /** The families of all partitions together, by id. Throws IncompatiblePartitionsException where
-    * two partitions have different ones with one id; their properties may differ, but for those
-    * that tell how keys are stored.
+    * two partitions have different ones with one id; their properties may differ.
     */
   private[checkpoint] def commonFamilies(
       operator: Long,
@@ -272,7 +263,7 @@ object Rescaling {
       .flatMap(_.families)
       .find { family =>
         val other = families(family.id)
-        other.name != family.name || other.keyFormat != family.keyFormat
+        other.name != family.name || other.layout != family.layout
       }
     clash.foreach(family =>
       throw new IncompatiblePartitionsException(operator, store, families(family.id), family)

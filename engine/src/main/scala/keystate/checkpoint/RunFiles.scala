@@ -142,7 +142,7 @@ private[checkpoint] final class RunFiles(
     try {
       def damaged(e: Exception) = corrupt(path, neededBy, e.getMessage, e)
       if (isSst(path)) SstFiles.read(file, families, groups, damaged)
-      else PlainRun.read(stream(path, file), families, groups, damaged)
+      else PlainRun.read(stream(file), families, groups, damaged)
     } catch {
       case e: Throwable =>
         file.delete()
@@ -246,7 +246,7 @@ private[checkpoint] final class RunFiles(
       neededBy: Long
   ): Option[(File, Vector[Section])] = {
     val all =
-      if (isWhole || !isSectioned(path) || run.bytes <= IndexGuess) Vector.empty
+      if (isWhole || run.bytes <= IndexGuess) Vector.empty
       else sections(run.bytes, storage.open(path, _, run.bytes))
     val wanted = RunIndex.choose(all, families, taken)
     if (wanted.size == all.size) Some(fetch(run, path, neededBy) -> all)
@@ -336,7 +336,7 @@ private[checkpoint] object RunFiles {
   private def isSmall(run: Run, path: String): Boolean =
     isSectioned(path) && run.bytes <= IndexGuess
 
-  private val Name = """(\d+)-[^.]+\.(?:sst|lz4|run)""".r
+  private val Name = """(\d+)-[^.]+\.(?:sst|lz4)""".r
 
   def isSst(path: String): Boolean = path.endsWith(SstSuffix)
 
@@ -365,18 +365,13 @@ private[checkpoint] object RunFiles {
     } catch { case _: IOException => Vector.empty }
   }
 
-  /** The bytes of a [[PlainRun]] in a local file, which is deleted when the stream is closed.
-    * `.run` is not compressed: earlier builds wrote it where RocksDB's library could not be loaded.
-    */
-  private def stream(path: String, file: File): InputStream = {
-    val in = new FileInputStream(file) {
-      override def close(): Unit = {
-        super.close()
-        file.delete(): Unit
-      }
+  /** The bytes of a [[PlainRun]] in a local file, which is deleted when the stream is closed. */
+  private def stream(file: File): InputStream = UnpackedStream(new FileInputStream(file) {
+    override def close(): Unit = {
+      super.close()
+      file.delete(): Unit
     }
-    if (path.endsWith(".run")) in else UnpackedStream(in)
-  }
+  })
 
   /** The version in the name of a run file, which is the newest commit in it; None for other names.
     */

@@ -5,7 +5,7 @@ import java.io.{ByteArrayOutputStream, DataInputStream, DataOutputStream, EOFExc
 import java.nio.charset.StandardCharsets.US_ASCII
 
 import keystate.errors.{
-  CorruptSourceFileException, MissingSourceFileException, UnsupportedSourceFormatException
+  CorruptSourceFileException, MissingSourceFileException, UnsupportedFormatException
 }
 import keystate.files.{CheckpointStorage, Crc32c}
 
@@ -15,8 +15,7 @@ import keystate.files.{CheckpointStorage, Crc32c}
   *
   * Its id is the writer's own, and Spark's offset names it: so of two drivers that write the same
   * batch, the one counts whose offset Spark recorded, and it is always replayed with the same rows.
-  * A file that no offset names never counts. Earlier releases wrote `<batch>.source`. Numbers are
-  * big-endian.
+  * A file that no offset names never counts. Numbers are big-endian.
   *
   * {{{
   * "KEYSTSRC"            8 bytes
@@ -30,7 +29,7 @@ import keystate.files.{CheckpointStorage, Crc32c}
   * }}}
   *
   * Reading throws [[MissingSourceFileException]] for a file that is not there,
-  * [[UnsupportedSourceFormatException]] for one of a newer release, and
+  * [[UnsupportedFormatException]] for one of another format, and
   * [[CorruptSourceFileException]] for one that is not what was written.
   */
 final class SourceSegments(storage: CheckpointStorage) {
@@ -117,8 +116,8 @@ final class SourceSegments(storage: CheckpointStorage) {
     val sizes = Seq.newBuilder[(Int, Int)]
     (0 until length(8)).foreach(_ => sizes += ((length(1), int())))
     if (in.readInt() != Crc32c.of(copy.toByteArray)) throw corrupt(name, "its checksum is wrong")
-    if (format > Format)
-      throw new UnsupportedSourceFormatException(describe(name), format, Format)
+    if (format != Format)
+      throw new UnsupportedFormatException(describe(name), format, Format)
     val known = sizes.result()
     val offsets = known.scanLeft(copy.size + 4L)((at, size) => at + size._1)
     val chunks = known.zip(offsets).map { case ((length, crc), offset) =>
@@ -156,10 +155,10 @@ final class SourceSegments(storage: CheckpointStorage) {
 /** What the name of a source's file says.
   *
   * @param id
-  *   the writer's own; None in files of earlier releases
+  *   the writer's own
   */
-final case class SegmentName(batch: Long, id: Option[String]) {
-  def file: String = s"$batch${id.fold("")("_" + _)}.source"
+final case class SegmentName(batch: Long, id: String) {
+  def file: String = s"${batch}_$id.source"
 }
 
 /** A source's file without its rows.
@@ -180,11 +179,11 @@ final case class SourceChunk(segment: SegmentName, offset: Long, length: Int, cr
 
 object SourceSegments {
 
-  /** The newest format, which is written. */
+  /** The number of the format. */
   final val Format = 1
 
   private val Magic = "KEYSTSRC".getBytes(US_ASCII)
-  private val Name = """(\d+)(?:_([0-9a-f-]+))?\.source""".r
+  private val Name = """(\d+)_([0-9a-f-]+)\.source""".r
 
   /** The batch of a file, or of one that is not complete. */
   private def batchOf(file: String): Option[Long] =
@@ -194,7 +193,7 @@ object SourceSegments {
     * one that a source gives.
     */
   def parse(name: String): Option[SegmentName] = name match {
-    case Name(batch, id) => batch.toLongOption.map(SegmentName(_, Option(id)))
+    case Name(batch, id) => batch.toLongOption.map(SegmentName(_, id))
     case _ => None
   }
 }

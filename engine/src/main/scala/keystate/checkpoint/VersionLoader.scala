@@ -116,7 +116,7 @@ private[checkpoint] final class VersionLoader(
       backend: KeyedStateBackend,
       inherited: Set[(Int, Int)]
   ): Unit = {
-    val all = backend.loader(manifest.count(_, _).getOrElse(0L))
+    val all = backend.loader(manifest.count)
     val loader = if (inherited.isEmpty) all else new Others(all, inherited)
     fetch(manifest, runs)(files.read)(_.close()) { cursor =>
       try cursor.moveTo(loader)
@@ -158,11 +158,7 @@ private[checkpoint] final class VersionLoader(
     val local = mutable.Buffer.empty[RestoredRun]
     try {
       fetch(manifest, runs)(files.local)(discard)(local += _)
-      val counts = for {
-        (family, counts) <- manifest.entryCounts
-        byGroup <- counts.byGroup
-      } yield family -> manifest.partitioning.ownGroups.zip(byGroup).toMap
-      backend.restore(local.toSeq, manifest.partitioning.groups, counts)
+      backend.restore(local.toSeq, manifest.partitioning.groups, manifest.count)
     } finally local.foreach(discard)
   }
 

@@ -235,7 +235,7 @@ final class VersionedStore(
     val merged = compaction.applyTo(base, families.toSeq, backend)
     val runs = inlineRuns.runsOf(base, merged.runs, newest, writer, working.ids)
     val entryCounts = families.iterator.map { family =>
-      family.id -> EntryCounts.of(base.partitioning.ownGroups.map(backend.count(family.id, _)))
+      family.id -> EntryCounts(base.partitioning.ownGroups.map(backend.count(family.id, _)))
     }.toMap
     base.copy(
       version = version,
@@ -246,7 +246,6 @@ final class VersionedStore(
         rescaledAt = base.partitioning.rescaledAt
           .orElse(Option.when(beganOtherwise(version, id))(Partitioning.AtStart))
       ),
-      numKeys = entryCounts.valuesIterator.map(_.total).sum,
       nextFamilyId = working.nextId,
       families = families.toSeq,
       entryCounts = entryCounts,
@@ -418,7 +417,7 @@ final class VersionedStore(
     val groups = manifest.partitioning.groups
     val isInMemory = inherited.nonEmpty && manifest.families.forall { family =>
       (groups.first to groups.last).forall { group =>
-        inherited.contains((family.id, group)) || manifest.count(family.id, group).contains(0L)
+        inherited.contains((family.id, group)) || manifest.count(family.id, group) == 0
       }
     }
     if (!isInMemory) mover.expect(manifest.numKeys)

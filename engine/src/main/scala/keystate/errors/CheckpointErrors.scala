@@ -49,10 +49,6 @@ private[errors] trait CheckpointErrors {
       "If it is being written just now, wait until it is done."
   )
 
-  def newerFormat(file: String, found: Int, known: Int): KeystateException = NewerFormat.error(
-    s"$file has format $found; this version of Keystate reads up to format $known. Upgrade it."
-  )
-
   def damagedLog(file: String, cause: Throwable): KeystateException = CorruptFile.error(
     s"The log file $file is damaged: $cause. Restore it from a copy, or go on from a savepoint.",
     cause

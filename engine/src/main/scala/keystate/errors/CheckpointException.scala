@@ -86,17 +86,11 @@ final class DamagedFileException(val file: String, detail: String, cause: Throwa
       cause
     )
 
-final class UnsupportedFormatException(
-    location: StoreLocation,
-    version: Long,
-    val file: String,
-    format: Int,
-    supported: Int
-) extends CheckpointException(
+final class UnsupportedFormatException(val file: String, format: BigInt, supported: Int)
+    extends CheckpointException(
       ErrorCode.UnsupportedFormat,
-      s"File $file of version $version of the state of $location has format $format, and this " +
-        s"release reads up to format $supported. Use the Keystate release that wrote it or a " +
-        "later one.",
+      s"File $file has format $format, and this release of Keystate reads format $supported. Use " +
+        "the release that wrote it.",
       null
     )
 
@@ -212,12 +206,4 @@ final class CorruptSourceFileException(file: String, detail: String, cause: Thro
       s"The source's file $file is damaged: $detail. Restore it from a copy, or start with a new " +
         "checkpoint.",
       cause
-    )
-
-final class UnsupportedSourceFormatException(file: String, format: Int, supported: Int)
-    extends CheckpointException(
-      ErrorCode.UnsupportedFormat,
-      s"The source's file $file has format $format, and this release reads up to format " +
-        s"$supported. Use the Keystate release that wrote it or a later one.",
-      null
     )

@@ -78,7 +78,6 @@ object ErrorCode {
   val MissingVersion: ErrorCode = of("KEYSTATE_MISSING_VERSION")
   val MixedPartitions: ErrorCode = of("KEYSTATE_MIXED_PARTITIONS")
   val NativeLibrary: ErrorCode = of("KEYSTATE_NATIVE_LIBRARY")
-  val NewerFormat: ErrorCode = of("KEYSTATE_NEWER_FORMAT")
   val NotInCall: ErrorCode = of("KEYSTATE_NOT_IN_CALL")
   val NoCheckpoint: ErrorCode = of("KEYSTATE_NO_CHECKPOINT")
   val NoCurrentKey: ErrorCode = of("KEYSTATE_NO_CURRENT_KEY")

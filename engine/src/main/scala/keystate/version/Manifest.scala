@@ -18,10 +18,10 @@ import keystate.keygroup.KeyGroupRange
   *   "rescaledAt": 5,                              the version where another partitioning ended
   *   "mergedAt": 6,                                the version whose runs were all merged into one
   *   "hashPartitions": 4,                          partitions, of Spark's own operators only
-  *   "numKeys": 1000, "nextFamilyId": 3,
+  *   "nextFamilyId": 3,
   *   "families": [{ "id": 0, "name": "..", "layout": "point", "properties": {..},
   *                  "entries": 1000,               how many, and in each of the groups above and
-  *                  "groupEntries": [30, .., 0] }],  in the operator group; left out if unknown
+  *                  "groupEntries": [30, .., 0] }],  in the operator group; left out if all are 0
   *   "runs": [{ "path": "0/7-<uuid>.sst",          left out: inline, in the version file itself
   *              "entries": 10, "bytes": 123, "groups": [3, 17], "crc32c": 305419896,
   *              "version": 7, "id": ".." }] }      the commit whose changes are the newest in it
@@ -40,7 +40,6 @@ final case class Manifest(
     id: Option[String],
     baseId: Option[String],
     partitioning: Partitioning,
-    numKeys: Long,
     nextFamilyId: Int,
     families: Seq[StateFamily],
     entryCounts: Map[Int, EntryCounts],
@@ -69,29 +68,23 @@ final case class Manifest(
     if (partitioning.rescaledAt.contains(version)) runs.filter(_.version == version)
     else ownRun.toSeq
 
-  /** How many entries a family has in one of its `ownGroups`, if that is known; 0 for a family that
-    * this version does not have.
+  /** How many entries a family has in one of its `ownGroups`; 0 for a family that this version does
+    * not have.
     */
-  def count(family: Int, group: Int): Option[Long] =
-    if (!families.exists(_.id == family)) Some(0)
-    else
-      for {
-        counts <- entryCounts.get(family)
-        byGroup <- counts.byGroup
-      } yield byGroup(partitioning.indexOf(group))
+  def count(family: Int, group: Int): Long =
+    entryCounts.get(family).fold(0L)(_.byGroup(partitioning.indexOf(group)))
+
+  /** How many entries all families have. */
+  def numKeys: Long = entryCounts.valuesIterator.map(_.total).sum
 }
 
 /** How many entries a family has.
   *
   * @param byGroup
-  *   how many in each of the partitioning's `ownGroups`; None in files from before this was recorded
+  *   how many in each of the partitioning's `ownGroups`
   */
-final case class EntryCounts(total: Long, byGroup: Option[IndexedSeq[Long]])
-
-object EntryCounts {
-
-  /** Counts of these numbers for the partitioning's `ownGroups`. */
-  def of(byGroup: IndexedSeq[Long]): EntryCounts = EntryCounts(byGroup.sum, Some(byGroup))
+final case class EntryCounts(byGroup: IndexedSeq[Long]) {
+  val total: Long = byGroup.sum
 }
 
 /** One sorted run of changes.
@@ -144,7 +137,7 @@ object Manifest {
 
   /** A version without any state. */
   def empty(version: Long, partitioning: Partitioning): Manifest =
-    Manifest(version, None, None, partitioning, 0, 0, Nil, Map.empty, Nil)
+    Manifest(version, None, None, partitioning, 0, Nil, Map.empty, Nil)
 
   /** The JSON, in UTF-8, without the content of inline runs. */
   def toJson(manifest: Manifest): Array[Byte] = {
@@ -160,7 +153,6 @@ object Manifest {
     partitioning.rescaledAt.foreach(root.put("rescaledAt", _))
     partitioning.hashPartitions.foreach(root.put("hashPartitions", _))
     manifest.mergedAt.foreach(root.put("mergedAt", _))
-    root.put("numKeys", manifest.numKeys)
     root.put("nextFamilyId", manifest.nextFamilyId)
     val families = root.putArray("families")
     manifest.families.foreach { family =>
@@ -170,12 +162,11 @@ object Manifest {
       node.put("layout", family.layout.name)
       val properties = node.putObject("properties")
       family.properties.toSeq.sorted.foreach { case (key, value) => properties.put(key, value) }
-      manifest.entryCounts.get(family.id).foreach { counts =>
-        node.put("entries", counts.total)
-        counts.byGroup.filter(_ => counts.total > 0).foreach { byGroup =>
-          val array = node.putArray("groupEntries")
-          byGroup.foreach(array.add(_))
-        }
+      val counts = manifest.entryCounts(family.id)
+      node.put("entries", counts.total)
+      if (counts.total > 0) {
+        val array = node.putArray("groupEntries")
+        counts.byGroup.foreach(array.add(_))
       }
     }
     val runs = root.putArray("runs")
@@ -217,7 +208,6 @@ object Manifest {
         rescaledAt = Option.when(root.has("rescaledAt"))(long(root, "rescaledAt")),
         hashPartitions = Option.when(root.has("hashPartitions"))(int(root, "hashPartitions"))
       ),
-      numKeys = long(root, "numKeys"),
       nextFamilyId = int(root, "nextFamilyId"),
       families = families.map { node =>
         StateFamily(
@@ -232,10 +222,7 @@ object Manifest {
             .toMap
         )
       },
-      entryCounts = families
-        .filter(_.has("entries"))
-        .map(node => int(node, "id") -> entryCounts(node, groups))
-        .toMap,
+      entryCounts = families.map(node => int(node, "id") -> entryCounts(node, groups)).toMap,
       runs = elements(root, "runs").map { node =>
         val bytes = long(node, "bytes")
         Run(
@@ -257,11 +244,13 @@ object Manifest {
 
   private def entryCounts(node: JsonNode, groups: KeyGroupRange): EntryCounts = {
     val total = long(node, "entries")
-    val byGroup =
-      if (node.has("groupEntries")) elements(node, "groupEntries").map(number(_, "groupEntries"))
-      else Nil
-    if (total == 0) EntryCounts.of(Vector.fill(groups.size + 1)(0L))
-    else EntryCounts(total, Option.when(byGroup.nonEmpty)(byGroup.toIndexedSeq))
+    val counts = EntryCounts(
+      if (total == 0) Vector.fill(groups.size + 1)(0L)
+      else elements(node, "groupEntries").map(number(_, "groupEntries")).toIndexedSeq
+    )
+    if (counts.total != total)
+      throw new IllegalArgumentException(s"$total entries are ${counts.total} in their groups")
+    counts
   }
 
   private def elements(node: JsonNode, field: String): Seq[JsonNode] = {

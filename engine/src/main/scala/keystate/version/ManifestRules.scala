@@ -12,7 +12,7 @@ import keystate.run.PlainRun
 private[keystate] object ManifestRules {
   private val PlainName = "[0-9A-Za-z_-]{1,100}"
   private val Id = PlainName.r
-  private val RunName = s"\\d{1,19}-$PlainName\\.(?:sst|lz4|run)".r
+  private val RunName = s"\\d{1,19}-$PlainName\\.(?:sst|lz4)".r
 
   /** Whether this can be what follows the version in a version file's name. */
   def isId(text: String): Boolean = Id.matches(text)
@@ -75,10 +75,7 @@ private[keystate] object ManifestRules {
   private def groupsProblem(manifest: Manifest): Option[String] = {
     import manifest.partitioning._
     val owned = Partitioning.groupsOf(maxParallelism, parallelism, partition)
-    first(
-      (groups != owned) -> s"it holds key groups ${show(groups)} instead of ${show(owned)}",
-      (manifest.numKeys < 0) -> s"it has ${manifest.numKeys} keys"
-    )
+    Option.when(groups != owned)(s"it holds key groups ${show(groups)} instead of ${show(owned)}")
   }
 
   private def familyProblem(manifest: Manifest): Option[String] = {
@@ -90,10 +87,9 @@ private[keystate] object ManifestRules {
       (ids.distinct.size != ids.size) -> "two states have one number",
       ids.exists(id => id < 0 || id >= nextFamilyId) ->
         s"a state has a number outside 0 to ${nextFamilyId - 1}",
-      entryCounts.valuesIterator.exists(counts =>
-        counts.total < 0 ||
-          counts.byGroup.exists(of => of.size != partitioning.groups.size + 1 || of.min < 0)
-      ) -> "its numbers of entries are not those of its key groups"
+      entryCounts.valuesIterator.exists { counts =>
+        counts.byGroup.size != partitioning.groups.size + 1 || counts.byGroup.min < 0
+      } -> "its numbers of entries are not those of its key groups"
     )
   }
 

@@ -16,8 +16,7 @@ import keystate.keygroup.{KeyGroupRange, KeyGroups}
   * @param rescaledAt
   *   the version where another partitioning ended; None if there was no other
   * @param hashPartitions
-  *   how many partitions there are where keys go to them by hash; None elsewhere, and in files from
-  *   before this was recorded
+  *   how many partitions there are where keys go to them by hash; None elsewhere
   */
 final case class Partitioning(
     maxParallelism: Int,

@@ -77,19 +77,12 @@ object References {
       val body = text.take(at)
       if (text.drop(at) != s"${checksum(body)}\n") throw corrupt("its checksum is wrong")
       val lines = body.linesIterator.toSeq
-      val format =
-        lines.headOption.filter(_.startsWith(Head)).flatMap(_.drop(Head.length).toIntOption)
-      format match {
-        case Some(Format) => lines.tail
-        case Some(newer) if newer > Format =>
-          throw new UnsupportedFormatException(
-            location,
-            parse(name).fold(0L)(_._1),
-            storage.describe(path),
-            newer,
-            Format
-          )
-        case _ => throw corrupt("it does not begin as a reference does")
+      lines.headOption
+        .filter(_.startsWith(Head))
+        .flatMap(_.drop(Head.length).toIntOption)
+        .getOrElse(throw corrupt("it does not begin as a reference does")) match {
+        case Format => lines.tail
+        case other => throw new UnsupportedFormatException(storage.describe(path), other, Format)
       }
     }
   }

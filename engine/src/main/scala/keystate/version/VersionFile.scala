@@ -21,7 +21,7 @@ import keystate.files.{CheckpointStorage, Crc32c, StoreLocation}
   *
   * {{{
   * "KEYSTATE"            8 bytes
-  * format                int32, 1; 2 if it lists run files of another checkpoint
+  * format                int32, 1
   * length                int32
   * manifest              `length` bytes of JSON, see Manifest
   * inline runs           one after the other, in the manifest's order
@@ -35,7 +35,7 @@ import keystate.files.{CheckpointStorage, Crc32c, StoreLocation}
   * input.
   */
 private[keystate] object VersionFile {
-  final val Format = 2
+  final val Format = 1
 
   private val Magic = "KEYSTATE".getBytes(US_ASCII)
   private val HeaderLength = Magic.length + 8
@@ -107,7 +107,7 @@ private[keystate] object VersionFile {
     * @throws ForeignIdException
     *   `id` can't be part of a version file's name
     * @throws UnsupportedFormatException
-    *   a newer release wrote it
+    *   it has another format
     * @throws CorruptFileException
     *   anything else is wrong with it
     */
@@ -154,7 +154,7 @@ private[keystate] object VersionFile {
     val bytes = new ByteArrayOutputStream
     val out = new DataOutputStream(bytes)
     out.write(Magic)
-    out.writeInt(if (manifest.isShared) Format else 1)
+    out.writeInt(Format)
     out.writeInt(json.length)
     out.write(json)
     manifest.runs.foreach(_.source match {
@@ -182,8 +182,7 @@ private[keystate] object VersionFile {
     if (buffer.getInt(bytes.length - 4) != Crc32c.of(bytes, 0, bytes.length - 4))
       throw corrupt("its checksum is wrong")
     val format = buffer.getInt(Magic.length)
-    if (format > Format)
-      throw new UnsupportedFormatException(location, version, file, format, Format)
+    if (format != Format) throw new UnsupportedFormatException(file, format, Format)
 
     val end = bytes.length - 4
     val jsonLength = buffer.getInt(Magic.length + 4)
@@ -206,10 +205,6 @@ private[keystate] object VersionFile {
     if (position != end) throw corrupt(s"it has ${end - position} bytes after its last inline run")
     ManifestRules
       .problem(manifest, location, version, id)
-      .orElse(
-        Option
-          .when(manifest.isShared && format < 2)("its format is that of one without shared files")
-      )
       .foreach(problem => throw corrupt(problem))
     manifest
   }

@@ -15,7 +15,9 @@ import keystate.backend.rocksdb.RocksDBStateBackendFactory
 import keystate.errors.{CheckpointException, CorruptFileException}
 import keystate.faults.Fuzzing
 import keystate.files.{Crc32c, StoreLocation}
-import keystate.version.{FileSource, Manifest, ManifestRules, Partitioning, VersionFile}
+import keystate.version.{
+  EntryCounts, FileSource, Manifest, ManifestRules, Partitioning, VersionFile
+}
 
 /** Whatever is in the files of a store: it is read as what was written, or it is an error that names
   * the file; nothing hangs, takes memory without end or reads another file than those of the store.
@@ -191,7 +193,7 @@ class DamagedFilesSuite extends AnyFunSuite with StoreFixture {
   test("damaged files of sources") {
     val storage = new MemoryStorage
     val segments = new SourceSegments(storage)
-    val name = SegmentName(3, newId())
+    val name = SegmentName(3, newId().get)
     val chunks = Seq("first", "second", "").map(text => bytes(text * 50))
     segments.write(name, bytes("""{"batch":3,"states":[{"s":["a"]}]}"""), chunks)
     val good = storage(name.file)
@@ -276,7 +278,11 @@ class DamagedFilesSuite extends AnyFunSuite with StoreFixture {
     "no layout" -> of(_.copy(parallelism = None)),
     "no key groups" -> of(_.copy(maxParallelism = 0)),
     "too many key groups" -> of(_.copy(maxParallelism = 40000)),
-    "a number of keys below 0" -> (_.copy(numKeys = -1)),
+    "a number of entries below 0" -> { m =>
+      m.copy(entryCounts = m.entryCounts.map { case (family, counts) =>
+        family -> EntryCounts(counts.byGroup.map(_ - 1))
+      })
+    },
     "a rescale in the future" -> of(_.copy(rescaledAt = Some(4))),
     "a state's number twice" -> (m => m.copy(families = m.families ++ m.families)),
     "a state's number that is not given yet" -> (_.copy(nextFamilyId = 1)),

@@ -6,9 +6,7 @@ import java.nio.ByteBuffer
 import org.rocksdb._
 import org.scalatest.funsuite.AnyFunSuite
 
-import keystate.backend.{
-  Change, Layout, RestoredRun, RestoresFromFiles, RunFile, RunFormat, StateFamily
-}
+import keystate.backend.{Change, Layout, RestoredRun, RestoresFromFiles, RunFile, StateFamily}
 import keystate.files.LocalFolder
 import keystate.keygroup.KeyGroupRange
 import keystate.run.SstFiles
@@ -27,24 +25,13 @@ class LargerThanMemorySuite extends AnyFunSuite with OnRocksDB {
   override protected def memoryMB: Int = 4
 
   test("run files") {
-    check(runFiles { (file, changes) =>
-      SstFiles.write(file, _.addAll(changes), SstFiles.Small)
-      ()
-    })
-  }
-
-  test("run files of earlier releases, with an undivided index and filter") {
-    check(runFiles(writeUndivided))
-  }
-
-  private def check(runs: LocalFolder => Seq[RestoredRun]): Any = {
     val local = newLocalFolder()
     val backend = backends.create(groups.last + 1, () => local.newFolder())
     val counts = new ReadCounts(local.newFolder())
     try {
       backend.register(point)
       backend match {
-        case b: RestoresFromFiles => b.restore(runs(local), groups, Map(point.id -> (_ => 0L)))
+        case b: RestoresFromFiles => b.restore(runFiles(local), groups, (_, _) => 0L)
         case other => fail(s"$other")
       }
       val random = new java.util.SplittableRandom(1)
@@ -71,12 +58,11 @@ class LargerThanMemorySuite extends AnyFunSuite with OnRocksDB {
   }
 
   /** Two, with every other key of all groups each. */
-  private def runFiles(write: (File, Iterator[Change]) => Unit)(local: LocalFolder) =
-    Seq(0, 1).map { run =>
-      val file = local.newFile()
-      write(file, changes(run))
-      RunFile(file, groups, isWhole = true)
-    }
+  private def runFiles(local: LocalFolder): Seq[RestoredRun] = Seq(0, 1).map { run =>
+    val file = local.newFile()
+    SstFiles.write(file, _.addAll(changes(run)), SstFiles.Small)
+    RunFile(file, groups, isWhole = true)
+  }
 
   /** The keys are even numbers. */
   private def changes(run: Int): Iterator[Change] = for {
@@ -88,24 +74,6 @@ class LargerThanMemorySuite extends AnyFunSuite with OnRocksDB {
   private def groupOf(n: Int): Int = (n >> 2) & groups.last
 
   private def key(n: Int): Array[Byte] = ByteBuffer.allocate(8).putLong(n).array
-
-  private def writeUndivided(file: File, changes: Iterator[Change]): Unit = {
-    val filter = new BloomFilter(10.0)
-    val tables = new BlockBasedTableConfig().setBlockSize(32 * 1024).setFilterPolicy(filter)
-    val options = new Options()
-      .setCompressionType(CompressionType.ZSTD_COMPRESSION)
-      .setTableFormatConfig(tables)
-    val environment = new EnvOptions
-    val writer = new SstFileWriter(environment, options)
-    try {
-      writer.open(file.getPath)
-      changes.foreach { change =>
-        val prefix = RunFormat.prefix(change.family, change.group)
-        writer.put(prefix ++ change.key, RunFormat.Put +: change.value)
-      }
-      writer.finish()
-    } finally Seq(writer, environment, options, filter).foreach(_.close())
-  }
 
   /** RocksDB's counts of this thread's reads, in whatever database; it wants one to be asked by. */
   private final class ReadCounts(folder: File) extends AutoCloseable {

@@ -81,7 +81,7 @@ class NarrowReadSuite extends AnyFunSuite with StoreFixture {
     assert(storage.runBytesRead.get == storage(storage.runs.head).length)
   }
 
-  test("a file without an index, as earlier builds wrote it, is read whole") {
+  test("a file of one section, which has no index, is read whole") {
     val storage = written(section = Int.MaxValue)
     val file = storage(storage.runs.head).length
     assert(readByEight(storage).drop(1).forall(bytes => bytes >= file))

@@ -48,12 +48,8 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
     val counts = (0 until 2).map { partition =>
       VersionFile.read(storage, StoreLocation(0, partition, "default"), 1, Some("of2")).entryCounts
     }
-    assert(
-      counts.map(_(0)) == Seq(EntryCounts.of(Vector(1, 2, 1)), EntryCounts.of(Vector(0, 1, 1)))
-    )
-    assert(
-      counts.map(_(1)) == Seq(EntryCounts.of(Vector(0, 0, 0)), EntryCounts.of(Vector(1, 0, 0)))
-    )
+    assert(counts.map(_(0)) == Seq(EntryCounts(Vector(1, 2, 1)), EntryCounts(Vector(0, 1, 1))))
+    assert(counts.map(_(1)) == Seq(EntryCounts(Vector(0, 0, 0)), EntryCounts(Vector(1, 0, 0))))
   }
 
   test("a subtask has the broadcast state of one old subtask, not of another's files") {
@@ -217,7 +213,6 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
         id
       }
       version += 1
-      if (random.nextInt(5) == 0) forgetCounts(storage, stores.head)
     }
 
     try
@@ -244,18 +239,6 @@ class RescalingModelSuite extends AnyFunSuite with StoreFixture {
       load()
       assert(stores.flatMap(content).toMap == model)
     } finally stores.foreach(_.close())
-    ()
-  }
-
-  /** As a version file is that has no numbers of entries by group. */
-  private def forgetCounts(storage: MemoryStorage, store: VersionedStore): Unit = {
-    val manifest = store.manifest
-    val counts = manifest.entryCounts.view.mapValues(_.copy(byGroup = None)).toMap
-    VersionFile.write(
-      storage,
-      StoreLocation(0, manifest.partitioning.partition, StoreLocation.DefaultStore),
-      manifest.copy(entryCounts = counts)
-    )
     ()
   }
 

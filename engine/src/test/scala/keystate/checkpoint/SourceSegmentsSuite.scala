@@ -6,7 +6,7 @@ import org.scalatest.funsuite.AnyFunSuite
 
 /** Files of sources. */
 class SourceSegmentsSuite extends AnyFunSuite {
-  private def newId() = Some(UUID.randomUUID.toString)
+  private def newId() = UUID.randomUUID.toString
 
   test("once a batch is committed its file stays, and nothing else of it and of those before") {
     val storage = new MemoryStorage

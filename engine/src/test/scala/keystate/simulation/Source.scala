@@ -28,7 +28,7 @@ final class Source(world: World) {
   def next(last: Option[SegmentName]): (SegmentName, Long) = {
     if (!isBegun) begin(last)
     val number = last.fold(0L)(_.batch) + 1
-    val id = if (world.has(Mutation.NamesWithoutId)) None else Some(world.newId())
+    val id = if (world.has(Mutation.NamesWithoutId)) "0" else world.newId()
     val name = SegmentName(number, id)
     val input = state * Scale + world.random.nextInt(Scale)
     segments.write(name, s"${state + 1}".getBytes(UTF_8), Seq(s"$input".getBytes(UTF_8)))

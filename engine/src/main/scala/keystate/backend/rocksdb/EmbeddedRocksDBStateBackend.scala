@@ -61,7 +61,7 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
   override def restore(
       runs: Seq[RestoredRun],
       groups: KeyGroupRange,
-      entryCounts: Map[Int, Int => Long]
+      count: (Int, Int) => Long
   ): Unit = {
     // Bounds of the groups that are taken from run files which have more groups than that. If there
     // are such files, the operator group is always cut off too: it is not next to the others.
@@ -80,9 +80,8 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
         database.deleteGroups(id, 0, groups.first)
         database.deleteGroups(id, groups.last + 1, maxParallelism)
       }
-      val countOf = entryCounts.getOrElse(id, countStored(id, _))
-      (groups.first to groups.last).foreach(group => table.restored(group, countOf(group)))
-      table.restored(operatorGroup, countOf(operatorGroup))
+      (groups.first to groups.last).foreach(group => table.restored(group, count(id, group)))
+      table.restored(operatorGroup, count(id, operatorGroup))
     }
   }
 
@@ -177,16 +176,6 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
       val (files, rest) = runs.span(_.isInstanceOf[RunFile])
       database.ingest(files.collect { case file: RunFile => file })
       restore(rest)
-  }
-
-  private def countStored(family: Int, group: Int): Long = {
-    val cursor = database.scan(family, group, null, null, reverse = false)
-    var count = 0L
-    while (cursor.key != null) {
-      count += 1
-      cursor.advance()
-    }
-    count
   }
 
   private def checkOpen(): Unit =

@@ -73,9 +73,7 @@ object SharedMemory {
   }
 
   /** The cache has 2 to this power parts, each with a lock and its share of the memory. A part must
-    * have room for the largest block and many others. Run files of earlier releases have filters of
-    * many megabytes. In parts as small as RocksDB's own choice, these would be dropped as soon as
-    * they come.
+    * have room for the largest block and many others.
     */
   private def shardBits(bytes: Long): Int =
     (63 - java.lang.Long.numberOfLeadingZeros(Math.max(bytes / ShardBytes, 1))).min(MaxShardBits)

@@ -109,12 +109,7 @@ class EmbeddedRocksDBStateBackendSuite
     val backend = newBackend(8).asInstanceOf[KeyedStateBackend with RestoresFromFiles]
     try {
       backend.register(point)
-      // Else it would count them, and RocksDB compacts meanwhile.
-      backend.restore(
-        runs,
-        groups,
-        Map(point.id -> (group => if (group == 0) files * 2000L else 0L))
-      )
+      backend.restore(runs, groups, (_, group) => if (group == 0) files * 2000L else 0L)
       backend.put(point.id, 1, bytes("new"), bytes("1"))
       backend.changesCommitted()
       val left = folders.last.list.count(_.endsWith(".sst"))

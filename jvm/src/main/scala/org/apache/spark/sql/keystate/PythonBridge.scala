@@ -205,7 +205,7 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
   ): DataFrame = {
     val rows = DataType.fromJson(schema).asInstanceOf[StructType]
     val limits = AvailableNowLimits(availableNowRows, availableNowMillis)
-    // Rows of a batch that an earlier release began may have nulls where this one declares none.
+    // Rows of a pending batch may have nulls from when the source declared columns that allow them.
     StatefulSource(name, rows.asNullable, new PythonSource(name, rows, reader), limits)
       .toDF(session)
   }

@@ -29,15 +29,15 @@ private[keystate] object CheckpointDifference {
     val groups = sides.flatMap(_.maxParallelism).distinct
     if (groups.size > 1) throw KeystateErrors.cannotCompare(operator, groups)
     sides.flatMap(_.states).distinct.map { case (store, name) =>
-      val formats = sides.flatMap(_.keyFormats(store, name)).distinct
+      val layouts = sides.flatMap(_.layouts(store, name)).distinct
       val entries = sides.map(_.entries(store, name))
       try {
         val compared = entries.map(_.map { case (family, of) =>
           ListElements.in(family, unexpired(family, of))
         })
         val counts =
-          if (formats.size > 1) None
-          else Some(KeyDifference.of(compared(0), compared(1), keyOf(formats.head._1)))
+          if (layouts.size > 1) None
+          else Some(KeyDifference.of(compared(0), compared(1), keyOf(layouts.head)))
         JObject(
           "operator" -> JInt(operator),
           "store" -> JString(store),
@@ -86,8 +86,8 @@ private[keystate] object CheckpointDifference {
       of.flatMap(checkpoint.states(operator, _).map(family => (store, family.name))).distinct
     }
 
-    def keyFormats(store: String, name: String): Seq[(Layout, Set[String])] =
-      of(store).flatMap(_.families.find(_.name == name)).map(_.keyFormat).distinct
+    def layouts(store: String, name: String): Seq[Layout] =
+      of(store).flatMap(_.families.find(_.name == name)).map(_.layout).distinct
 
     /** The entries of each partition, and the state as that describes it. */
     def entries(

@@ -79,16 +79,23 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
       "runs" -> JInt(runs.size),
       "segments" -> JInt(segments.size),
       "problems" -> JArray(
-        (problems ++ (if (lostOperators.isEmpty) twoDrivers() else Nil)).distinct
+        (problems ++ (if (lostOperators.isEmpty) editedLog else None)).distinct
           .map(JString(_))
           .toList
       )
     )
   }
 
-  private def twoDrivers(): Seq[String] =
-    try new TwoDrivers(checkpoint).problems()
-    catch { case e: KeystateException => Seq(e.getMessage) }
+  /** What a driver leaves that was rescaling the query, and came no further. */
+  private def editedLog: Option[String] =
+    try
+      for {
+        of <- last
+        recorded <- recordedPartitions(of.number) if recorded != of.partitions
+      } yield s"Batch ${of.number} was committed with ${of.partitions} partitions, and its entry in the " +
+        s"offset log says $recorded partitions: another driver was rescaling the query. The state is " +
+        "whole. Start the query again, with any number of partitions, and the entry is corrected."
+    catch { case e: KeystateException => Some(e.getMessage) }
 
   private def last: Option[CommittedBatch] = committed.map(batch)
 
@@ -160,7 +167,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
   private def key(id: Long, manifests: Seq[Manifest]): JValue = {
     val found = for {
       of <- manifests.headOption if record(id).isDefined
-      schema <- Try(keySchema(id, of.version - 1, of.families)).toOption
+      schema <- Try(keySchema(id, of.families)).toOption
     } yield schema.json
     found.fold[JValue](JNull)(JString(_))
   }
@@ -172,14 +179,13 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     families.map(_._1).distinct.map { name =>
       val of = families.filter(_._1 == name).map(_._2)
       val family = of.head._1
-      val counts = of.map { case (f, manifest) => manifest.entryCounts.get(f.id).map(_.total) }
       val properties = family.properties
       JObject(
         "store" -> JString(name._1),
         "name" -> JString(family.name),
         "kind" -> JString(properties.getOrElse("kind", "")),
         "layout" -> JString(family.layout.name),
-        "entries" -> (if (counts.forall(_.isDefined)) JInt(counts.flatten.sum) else JNull),
+        "entries" -> JInt(of.map { case (f, manifest) => manifest.entryCounts(f.id).total }.sum),
         "properties" -> JObject((properties - "kind").toList.sorted.map { case (k, v) =>
           JField(k, JString(v))
         })

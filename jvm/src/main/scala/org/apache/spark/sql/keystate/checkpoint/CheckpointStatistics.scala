@@ -81,8 +81,8 @@ private[keystate] final class CheckpointStatistics(
       val manifests = manifestsOf(id, of).map(_._2)
       val entries = manifests
         .flatMap { manifest =>
-          states(id, manifest).flatMap { family =>
-            manifest.entryCounts.get(family.id).map(family.name -> _.total)
+          states(id, manifest).map { family =>
+            family.name -> manifest.entryCounts(family.id).total
           }
         }
         .groupMapReduce(_._1)(_._2)(_ + _)
@@ -125,8 +125,9 @@ private[keystate] final class CheckpointStatistics(
       manifests: Seq[Manifest],
       oldest: Long
   ): JValue = {
-    val counts = manifests.map(manifest => familyOf(manifest, family).flatMap(countOf(manifest, _)))
-    val total = Option.when(counts.forall(_.isDefined))(counts.flatten.sum)
+    val total = manifests.flatMap { manifest =>
+      familyOf(manifest, family).map(of => manifest.entryCounts(of.id).total)
+    }.sum
     JObject(
       "store" -> JString(store),
       "name" -> JString(family.name),
@@ -139,16 +140,13 @@ private[keystate] final class CheckpointStatistics(
   private def familyOf(manifest: Manifest, family: StateFamily): Option[StateFamily] =
     manifest.families.find(_.name == family.name)
 
-  private def countOf(manifest: Manifest, family: StateFamily): Option[Long] =
-    manifest.entryCounts.get(family.id).map(_.total)
-
-  /** How many entries each key group has; null if that was not recorded. */
+  /** How many entries each key group has. */
   private def groups(family: StateFamily, manifests: Seq[Manifest]): JValue = {
     val counts = for {
       manifest <- manifests
       group <- manifest.partitioning.groups.first to manifest.partitioning.groups.last
-    } yield familyOf(manifest, family).fold(Option(0L))(of => manifest.count(of.id, group))
-    if (counts.forall(_.isDefined)) JArray(counts.flatten.map(JInt(_)).toList) else JNull
+    } yield JInt(familyOf(manifest, family).fold(0L)(of => manifest.count(of.id, group)))
+    JArray(counts.toList)
   }
 
   /** Looks at whole key groups of partitions that are spread evenly. */
@@ -158,7 +156,7 @@ private[keystate] final class CheckpointStatistics(
       family: StateFamily,
       manifests: Seq[Manifest],
       oldest: Long,
-      total: Option[Long]
+      total: Long
   ): JValue = {
     val untouched =
       Option.when(KeystateCodec.owns(family) && oldest < last.version)(new UntouchedKeys)
@@ -169,11 +167,11 @@ private[keystate] final class CheckpointStatistics(
       batchTime,
       untouched
     )
-    val share = total.filter(_ > SampledEntries).fold(1.0)(SampledEntries.toDouble / _)
+    val share = if (total > SampledEntries) SampledEntries.toDouble / total else 1.0
     val step = if (share < 1) Math.max(1, manifests.size / SampledPartitions) else 1
     val chosen = manifests.indices.by(step).map(manifests)
     val most =
-      if (total.exists(_ <= SampledEntries)) Int.MaxValue
+      if (total <= SampledEntries) Int.MaxValue
       else Math.max(1, 2 * SampledEntries / Math.max(1, chosen.size))
     for (manifest <- chosen; own <- familyOf(manifest, family)) {
       val all = manifest.partitioning.groups
@@ -191,7 +189,7 @@ private[keystate] final class CheckpointStatistics(
 
   private def keySchema(id: Long, families: Seq[StateFamily]) =
     if (record(id).isEmpty) None
-    else Try(checkpoint.keySchema(id, lastBatch, families)).toOption
+    else Try(checkpoint.keySchema(id, families)).toOption
 
   private def json(number: Option[Long]): JValue = number.fold[JValue](JNull)(JInt(_))
 }

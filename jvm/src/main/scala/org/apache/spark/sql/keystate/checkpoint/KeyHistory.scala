@@ -43,7 +43,7 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
 
   private lazy val ofLast = checkpoint.manifest(last, id, 0, store)
 
-  private lazy val keySchema = checkpoint.keySchema(id, last.number, ofLast.families)
+  private lazy val keySchema = checkpoint.keySchema(id, ofLast.families)
 
   /** The operator and the columns of its key. */
   def describe: JValue =

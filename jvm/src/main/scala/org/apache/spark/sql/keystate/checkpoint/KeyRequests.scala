@@ -49,9 +49,7 @@ private[keystate] final class KeyRequests(checkpoint: QueryCheckpoint, operator:
         s"operator $id has raw keyed state: of such a stream only its function knows what is a " +
           "key's. Let the function forget the key, when a row tells it"
       )
-    Option.when(families.exists(RecordedStates.isByKey))(
-      id -> checkpoint.keySchema(id, last.number, families)
-    )
+    Option.when(families.exists(RecordedStates.isByKey))(id -> checkpoint.keySchema(id, families))
   }
 
   def describe: JValue = keyed.map { case (id, schema) =>

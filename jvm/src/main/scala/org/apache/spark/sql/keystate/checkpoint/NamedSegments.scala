@@ -20,7 +20,7 @@ private[keystate] object NamedSegments {
     source <- LogEntries.offsetLines(entry, "").indices
     offset <- LogEntries.offset(entry, source)
     // Offsets of other sources may have a number of a batch too, but not such an id.
-    name <- SourceStream.segmentOf(offset.json) if name.id.exists(_.matches(CheckpointFiles.Uuid))
+    name <- SourceStream.segmentOf(offset.json) if name.id.matches(CheckpointFiles.Uuid)
   } yield s"sources/$source/${name.file}"
 
   /** Those of the newest entry that are not there. A query may run meanwhile. */

@@ -15,7 +15,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import org.apache.spark.sql.types.StructType
 
 import keystate.backend.StateFamily
-import keystate.checkpoint.{SegmentName, StoreReader}
+import keystate.checkpoint.StoreReader
 import keystate.errors.{DamagedFileException, KeystateErrors, KeystateException}
 import keystate.files.{Concurrently, LocalFolder, StoreLocation}
 import keystate.version.{Manifest, PinnedVersions}
@@ -23,11 +23,10 @@ import org.apache.spark.sql.keystate.files.{
   CheckpointFiles, CheckpointOwner, QueryLogs, SparkCheckpointStorage, SparkFiles
 }
 import org.apache.spark.sql.keystate.metadata.{
-  CheckpointOperators, OperatorRecord, SparkStateSchema, SparkStoreMetadata
+  CheckpointOperators, OperatorRecord, SparkStoreMetadata
 }
 import org.apache.spark.sql.keystate.rescale.CommittedPartitions
 import org.apache.spark.sql.keystate.shim.LogEntries
-import org.apache.spark.sql.keystate.source.SourceStream
 import org.apache.spark.sql.keystate.spec.OwnFamilies
 
 /** A query's checkpoint as it is on storage: its last committed micro-batch, and where the state
@@ -96,21 +95,6 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
   /** The number of partitions that the offset log has for a micro-batch. */
   def recordedPartitions(batch: Long): Option[Int] =
     begun(batch).flatMap(offsets.partitions(batch, _))
-
-  /** The time, in ms, of the first micro-batch whose offset in this source names this file. The
-    * file was written before that time. A micro-batch without rows of this source repeats the
-    * offset before it.
-    */
-  def recordedAt(source: Int, name: SegmentName): Option[Long] = {
-    val times = for {
-      batch <- offsets.batches
-      entry <- begun(batch)
-      offset <- LogEntries.offset(entry, source)
-      if SourceStream.segmentOf(offset.json).contains(name)
-      metadata <- LogEntries.metadata(entry)
-    } yield metadata.batchTimestampMs
-    times.minOption
-  }
 
   /** Whether a micro-batch was begun, and its entry is kept. */
   def hasOffsets(batch: Long): Boolean = begun(batch).isDefined
@@ -234,15 +218,14 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
     }
   }
 
-  /** The columns of an operator's key, as they were in a micro-batch. Throws if nothing tells them.
+  /** The columns of an operator's key. Throws if the operator has none, or is one of Spark's.
     *
     * @param families
-    *   all that the operator has in that version
+    *   all that the operator has in a version
     */
-  def keySchema(operator: Long, batch: Long, families: Seq[StateFamily]): StructType =
-    OwnFamilies
-      .keyOf(families)
-      .getOrElse(SparkStateSchema.keySchema(operatorFolder(operator), conf, batch))
+  def keySchema(operator: Long, families: Seq[StateFamily]): StructType = OwnFamilies
+    .keyOf(families)
+    .getOrElse(throw KeystateErrors.noSchema(s"${operatorFolder(operator)}"))
 
   /** The versions of an operator's state that its first partition keeps, ascending. Others may keep
     * fewer: each cleans up when it has enough to delete.

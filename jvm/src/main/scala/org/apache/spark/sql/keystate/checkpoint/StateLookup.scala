@@ -53,7 +53,7 @@ private[keystate] final class StateLookup(
     }
     fitting match {
       case Seq((of, family, families)) =>
-        (of, family, checkpoint.keySchema(of, batch.number, families))
+        (of, family, checkpoint.keySchema(of, families))
       case found =>
         val there = all.map { case (of, family, _) => s"operator $of: ${family.name}" }
         throw KeystateErrors.noSuchState(checkpoint.location, state, operator, found.size, there)

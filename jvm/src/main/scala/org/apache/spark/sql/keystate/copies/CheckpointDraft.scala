@@ -14,7 +14,6 @@ import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, FileUtil, Path}
 import org.json4s._
 import org.json4s.jackson.JsonMethods.{compact, parse, render}
-import org.json4s.jackson.Serialization
 
 import org.apache.spark.sql.classic.SparkSession
 
@@ -96,7 +95,7 @@ private[keystate] final class CheckpointDraft(
     def all(): Unit = {
       fork.fold(copyNeeded("metadata")) { identity =>
         identity.successor match {
-          case Some(successor) => put(OwnerFiles.SuccessorFile, Serialization.write(successor))
+          case Some(successor) => put(OwnerFiles.SuccessorFile, compact(OwnerFiles.json(successor)))
           case None => put(Fork.Mark, "")
         }
         put("metadata", compact(render(JObject("id" -> JString(identity.query)))))

@@ -1,17 +1,12 @@
 package org.apache.spark.sql.keystate.copies
 
 import java.io.IOException
-import java.nio.charset.StandardCharsets.UTF_8
 import java.util.UUID
-
-import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
-import org.json4s.jackson.{JsonMethods, Serialization}
-import org.json4s.{DefaultFormats, Formats}
+import org.json4s.{DefaultFormats, Extraction, Formats, JObject}
 
-import keystate.errors.DamagedFileException
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 
 /** The savepoints of a checkpoint, in its folder `_keystate/savepoints`: a file for each, with its id
@@ -53,23 +48,14 @@ private[keystate] final class SavepointRecords(checkpoint: Path, conf: Configura
   private def decide(id: String, record: Record): Record = {
     files.mkdirs(folder)
     try {
-      CheckpointFiles.write(files, new Path(folder, id), overwriteIfPossible = false)(
-        _.write(Serialization.write(record).getBytes(UTF_8))
-      )
+      val fields = Extraction.decompose(record).asInstanceOf[JObject]
+      CheckpointFiles.writeJson(files, new Path(folder, id), fields, overwriteIfPossible = false)
       record
     } catch { case _: FileAlreadyExistsException => read(id).getOrElse(decide(id, record)) }
   }
 
-  def read(id: String): Option[Record] = {
-    val path = new Path(folder, id)
-    CheckpointFiles.readIfThere(files, path).map { json =>
-      try JsonMethods.parse(new String(json, UTF_8)).extract[Record]
-      catch {
-        case NonFatal(e) =>
-          throw new DamagedFileException(s"$path", "it is no record of a savepoint", e)
-      }
-    }
-  }
+  def read(id: String): Option[Record] =
+    CheckpointFiles.readJson(files, new Path(folder, id))(_.extract[Record])
 
   def all: Map[String, Record] =
     CheckpointFiles

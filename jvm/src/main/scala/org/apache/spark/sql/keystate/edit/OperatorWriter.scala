@@ -50,8 +50,7 @@ private[keystate] final class OperatorWriter(
 
   /** An empty query's version file with all families of the operator: the query knows nothing of
     * what belongs to subtasks. States that are kept have the properties that they had: what they
-    * record of expired entries, and types of before. Timers of an earlier release lack their key.
-    * What the operator has read of static inputs stays too; a new one has read none.
+    * record of expired entries, and types of before. What the operator has read of static inputs stays too; a new one has read none.
     */
   private def complete(
       manifest: Manifest,

@@ -34,7 +34,7 @@ private[keystate] object PrefixKeyOrder {
   // After the length and the version byte.
   private final val RowStart = 5
 
-  /** That of the keys of a new family. None if there is none for them: Avro has no words. */
+  /** That of the keys of a family. None if there is none for them: Avro has no words. */
   def of(spec: KeyStateEncoderSpec, rows: RocksDBDataEncoder): Option[PrefixKeyOrder] =
     (spec, rows) match {
       case (PrefixKeyScanStateEncoderSpec(columns, count), _: UnsafeRowDataEncoder) =>

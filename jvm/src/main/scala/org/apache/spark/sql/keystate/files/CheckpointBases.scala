@@ -1,26 +1,20 @@
 package org.apache.spark.sql.keystate.files
 
 import java.io.FileNotFoundException
-import java.nio.charset.StandardCharsets.UTF_8
-
-import scala.util.Using
-import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.json4s.JsonDSL._
-import org.json4s.jackson.JsonMethods
 import org.json4s.{DefaultFormats, Formats}
 
 import keystate.checkpoint.StoreReader
-import keystate.errors.{DamagedFileException, KeystateErrors}
+import keystate.errors.DamagedFileException
 
 /** The checkpoints whose run files another one lists, in the other one's folder `_keystate/bases`: a
   * file for each, with the name that is in the paths of these files ([[keystate.version.SharedPath]]).
   */
 private[keystate] object CheckpointBases {
   private implicit val formats: Formats = DefaultFormats
-  private val Format = 1
 
   /** @param checkpoint
     *   where it is, with its scheme
@@ -43,35 +37,20 @@ private[keystate] object CheckpointBases {
   /** Throws FileNotFoundException where there is none of this name. */
   def read(checkpoint: Path, id: String, conf: Configuration): Base = {
     val path = new Path(folder(checkpoint), id)
-    val json = Using.resource(CheckpointFiles.create(checkpoint, conf).open(path)) { in =>
-      new String(in.readAllBytes(), UTF_8)
-    }
-    val (format, base) =
-      try {
-        val fields = JsonMethods.parse(json)
-        (
-          (fields \ "format").extract[Int],
-          Base((fields \ "checkpoint").extract[String], (fields \ "reference").extractOpt[String])
-        )
-      } catch {
-        case NonFatal(e) =>
-          throw new DamagedFileException(s"$path", "it names no checkpoint", e)
-      }
+    val base = CheckpointFiles
+      .readJson(CheckpointFiles.create(checkpoint, conf), path)(_.extract[Base])
+      .getOrElse(throw new FileNotFoundException(s"$path"))
     if (!base.reference.forall(StoreReader.isId))
       throw new DamagedFileException(s"$path", "its reference is none that Keystate writes")
-    if (format > Format) throw KeystateErrors.newerFormat(s"$path", format, Format)
     base
   }
 
   def write(checkpoint: Path, id: String, base: Base, conf: Configuration): Unit = {
     val files = CheckpointFiles.create(checkpoint, conf)
     files.mkdirs(folder(checkpoint))
-    val json = JsonMethods.compact(
-      ("format" -> Format) ~ ("checkpoint" -> base.checkpoint) ~ ("reference" -> base.reference)
-    )
-    CheckpointFiles.write(files, new Path(folder(checkpoint), id), overwriteIfPossible = true)(
-      _.write(json.getBytes(UTF_8))
-    )
+    val fields = ("checkpoint" -> base.checkpoint) ~ ("reference" -> base.reference)
+    val file = new Path(folder(checkpoint), id)
+    CheckpointFiles.writeJson(files, file, fields, overwriteIfPossible = true)
   }
 
   private def folder(checkpoint: Path) = new Path(checkpoint, "_keystate/bases")

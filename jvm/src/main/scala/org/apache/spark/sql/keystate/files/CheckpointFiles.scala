@@ -2,6 +2,7 @@ package org.apache.spark.sql.keystate.files
 
 import java.io.{FileNotFoundException, IOException}
 import java.net.URI
+import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, NoSuchFileException, Path => JPath, Paths}
 import java.util.concurrent.ConcurrentHashMap
 
@@ -11,11 +12,15 @@ import scala.util.control.NonFatal
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs._
 import org.apache.hadoop.fs.local.LocalFs
+import org.json4s.JsonDSL._
+import org.json4s.jackson.JsonMethods.{compact, parse}
+import org.json4s.{JInt, JObject}
 
 import org.apache.spark.deploy.SparkHadoopUtil
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.internal.SQLConf
 
+import keystate.errors.{DamagedFileException, UnsupportedFormatException}
 import keystate.settings.Settings
 
 /** Opens and writes the files of checkpoints. */
@@ -70,6 +75,35 @@ private[keystate] object CheckpointFiles {
   def readIfThere(files: CheckpointFileManager, file: Path): Option[Array[Byte]] =
     try Some(Using.resource(files.open(file))(_.readAllBytes()))
     catch { case _: FileNotFoundException | _: NoSuchFileException => None }
+
+  /** The number of the format of Keystate's JSON files, which each has as `format`. */
+  private final val Format = 1
+
+  /** The fields of a JSON file of Keystate's, with the number of the format before them. */
+  def withFormat(fields: JObject): JObject = ("format" -> Format) ~ fields
+
+  def writeJson(
+      files: CheckpointFileManager,
+      file: Path,
+      fields: JObject,
+      overwriteIfPossible: Boolean
+  ): Unit =
+    write(files, file, overwriteIfPossible)(_.write(compact(withFormat(fields)).getBytes(UTF_8)))
+
+  /** What a JSON file of Keystate's says. None if it is not there. */
+  def readJson[T](files: CheckpointFileManager, file: Path)(extract: JObject => T): Option[T] =
+    readIfThere(files, file).map(fromJson(_, file.toString)(extract))
+
+  /** What the content of such a file says. Throws for another format, and for what makes no sense. */
+  def fromJson[T](content: Array[Byte], file: String)(extract: JObject => T): T =
+    SparkFiles.reading(new Path(file)) {
+      val json = parse(new String(content, UTF_8)).asInstanceOf[JObject]
+      json \ "format" match {
+        case JInt(number) if number == Format => extract(json)
+        case JInt(number) => throw new UnsupportedFormatException(file, number, Format)
+        case _ => throw new DamagedFileException(file, "it has no format")
+      }
+    }
 
   /** The names of the files in a folder; none if it is not there. */
   def names(files: CheckpointFileManager, folder: Path): Seq[String] =

@@ -1,14 +1,12 @@
 package org.apache.spark.sql.keystate.files
 
-import java.nio.charset.StandardCharsets.UTF_8
 import java.time.Instant
 
 import scala.util.control.NonFatal
 
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
 import org.json4s.JsonDSL._
-import org.json4s.jackson.JsonMethods
-import org.json4s.{DefaultFormats, Formats}
+import org.json4s.{DefaultFormats, Formats, JObject}
 
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 
@@ -40,17 +38,12 @@ private[files] final class OwnerFiles(val checkpoint: Path, val files: Checkpoin
   def append(last: Long, run: String, movedTo: Option[String] = None): Boolean = {
     files.mkdirs(folder)
     val self = KnownProcess.current
-    val content = JsonMethods.compact(
-      ("format" -> Format) ~ ("run" -> run) ~ ("host" -> self.host) ~ ("pid" -> self.pid) ~
-        ("process_start" -> self.start) ~ ("time" -> Instant.now.toString) ~
-        ("moved_to" -> movedTo)
-    )
+    val fields = ("run" -> run) ~ ("host" -> self.host) ~ ("pid" -> self.pid) ~
+      ("process_start" -> self.start) ~ ("time" -> Instant.now.toString) ~ ("moved_to" -> movedTo)
     if (movedTo.nonEmpty)
       CheckpointFiles.write(files, new Path(folder, Moves), overwriteIfPossible = true)(_ => ())
     try {
-      CheckpointFiles.write(files, file(last + 1), overwriteIfPossible = false)(
-        _.write(content.getBytes(UTF_8))
-      )
+      CheckpointFiles.writeJson(files, file(last + 1), fields, overwriteIfPossible = false)
       true
     } catch { case _: FileAlreadyExistsException => false }
   }
@@ -68,12 +61,8 @@ private[files] final class OwnerFiles(val checkpoint: Path, val files: Checkpoin
     try strictly(number)
     catch { case NonFatal(_) => None }
 
-  private def strictly(number: Long): Option[Owner] = parsed(file(number))(_.extract[Owner])
-
-  private def parsed[T](file: Path)(extract: org.json4s.JValue => T): Option[T] =
-    CheckpointFiles.readIfThere(files, file).map { json =>
-      SparkFiles.reading(file)(extract(JsonMethods.parse(new String(json, UTF_8))))
-    }
+  private def strictly(number: Long): Option[Owner] =
+    CheckpointFiles.readJson(files, file(number))(_.extract[Owner])
 
   final class Found(names: Seq[String]) {
     val numbers: Seq[Long] = names.flatMap(_.toLongOption)
@@ -88,7 +77,7 @@ private[files] final class OwnerFiles(val checkpoint: Path, val files: Checkpoin
     /** Of a copy that a promotion made: what it was made from. */
     def successor: Option[Successor] =
       Option.when(names.contains(SuccessorName))(new Path(folder, SuccessorName)).flatMap {
-        parsed(_)(_.extract[Successor])
+        CheckpointFiles.readJson(files, _)(_.extract[Successor])
       }
 
     def isEnded(number: Long): Boolean = names.contains(s"$number$Ended")
@@ -96,7 +85,6 @@ private[files] final class OwnerFiles(val checkpoint: Path, val files: Checkpoin
 }
 
 private[keystate] object OwnerFiles {
-  private final val Format = 1
   private final val Ended = ".ended"
   private final val Moves = "moves"
   private final val SuccessorName = "successor"
@@ -129,6 +117,10 @@ private[keystate] object OwnerFiles {
     def process: KnownProcess = KnownProcess(host, pid, process_start)
     override def toString: String = s"$run (process $pid on $host, since $time)"
   }
+
+  def json(successor: Successor): JObject = CheckpointFiles.withFormat(
+    ("original" -> successor.original) ~ ("query" -> successor.query) ~ ("batch" -> successor.batch)
+  )
 
   private def folder(checkpoint: Path) = new Path(checkpoint, "_keystate/owners")
 

@@ -9,7 +9,7 @@ import org.apache.hadoop.fs.{ChecksumException, Path}
 
 import keystate.errors.{DamagedFileException, KeystateException}
 
-/** Files of a checkpoint that Spark writes and parses. What Spark throws for a damaged one names no
+/** Files of a checkpoint that Spark or a library parses. What they throw for a damaged one names no
   * file.
   */
 private[keystate] object SparkFiles {

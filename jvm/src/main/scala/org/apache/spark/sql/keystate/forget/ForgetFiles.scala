@@ -1,17 +1,12 @@
 package org.apache.spark.sql.keystate.forget
 
-import java.nio.charset.StandardCharsets.UTF_8
 import java.util.{Base64, UUID}
-
-import scala.util.control.NonFatal
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
 import org.json4s.JsonDSL._
-import org.json4s.jackson.JsonMethods.{compact, parse}
-import org.json4s.{DefaultFormats, Formats, JObject, JValue}
+import org.json4s.{DefaultFormats, Formats, JValue}
 
-import keystate.errors.{DamagedFileException, KeystateErrors}
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 
 /** The folder `_keystate/forget` of a checkpoint. A request is a file `<id>.request`: whoever wants
@@ -42,7 +37,7 @@ private[keystate] final class ForgetFiles(checkpoint: Path, conf: Configuration)
 
   /** Writes a request, unless it is there. */
   def addRequest(id: String, keys: Seq[ForgottenKey]): Unit =
-    try write(requestFile(id), encode(Nil, keys))
+    try write(requestFile(id), Nil, keys)
     catch { case _: FileAlreadyExistsException => }
 
   /** The keys of a request. None if it is not there any more. */
@@ -56,7 +51,7 @@ private[keystate] final class ForgetFiles(checkpoint: Path, conf: Configuration)
   /** Writes a claim, unless the micro-batch has one. Returns the one that it has now. */
   def claim(claim: ForgetClaim): ForgetClaim =
     try {
-      write(claimFile(claim.batch), encode(claim.requests, claim.keys))
+      write(claimFile(claim.batch), claim.requests, claim.keys)
       claim
     } catch {
       case _: FileAlreadyExistsException => claimOf(claim.batch).getOrElse(this.claim(claim))
@@ -70,41 +65,25 @@ private[keystate] final class ForgetFiles(checkpoint: Path, conf: Configuration)
 
   private def claimFile(batch: Long) = new Path(folder, s"$batch.claim")
 
-  private def write(file: Path, content: Array[Byte]): Unit = {
+  private def write(file: Path, requests: Seq[String], keys: Seq[ForgottenKey]): Unit = {
     files.mkdirs(folder)
-    CheckpointFiles.write(files, file, overwriteIfPossible = false)(_.write(content))
+    val fields = ("requests" -> requests) ~ ("keys" -> keys.map { key =>
+      ("operator" -> key.operator) ~ ("hash" -> key.hash) ~
+        ("key" -> Base64.getEncoder.encodeToString(key.bytes))
+    })
+    CheckpointFiles.writeJson(files, file, fields, overwriteIfPossible = false)
   }
 
   private def read(file: Path): Option[(Seq[String], Seq[ForgottenKey])] =
-    CheckpointFiles.readIfThere(files, file).map(decode(_, file.toString))
+    CheckpointFiles.readJson(files, file) { json =>
+      ((json \ "requests").extract[Seq[String]], (json \ "keys").children.map(keyOf))
+    }
 }
 
 private[keystate] object ForgetFiles {
   private implicit val formats: Formats = DefaultFormats
-  private final val Format = 1
   private val Request = """([0-9a-f-]{36})\.request""".r
   private val Claim = """(\d{1,18})\.claim""".r
-
-  private def encode(requests: Seq[String], keys: Seq[ForgottenKey]): Array[Byte] =
-    compact(("format" -> Format) ~ ("requests" -> requests) ~ ("keys" -> keys.map { key =>
-      ("operator" -> key.operator) ~ ("hash" -> key.hash) ~
-        ("key" -> Base64.getEncoder.encodeToString(key.bytes))
-    })).getBytes(UTF_8)
-
-  private[forget] def decode(
-      content: Array[Byte],
-      file: String
-  ): (Seq[String], Seq[ForgottenKey]) = {
-    def damaged(cause: Throwable) =
-      new DamagedFileException(file, "it does not say which keys are to be forgotten", cause)
-    val json =
-      try parse(new String(content, UTF_8)).asInstanceOf[JObject]
-      catch { case NonFatal(e) => throw damaged(e) }
-    val format = (json \ "format").extractOpt[Int].getOrElse(throw damaged(null))
-    if (format > Format) throw KeystateErrors.newerFormat(file, format, Format)
-    try ((json \ "requests").extract[Seq[String]], (json \ "keys").children.map(keyOf))
-    catch { case NonFatal(e) => throw damaged(e) }
-  }
 
   private def keyOf(json: JValue) = ForgottenKey(
     (json \ "operator").extract[Long],

@@ -1,14 +1,17 @@
 package org.apache.spark.sql.keystate.metadata
 
-import java.nio.charset.StandardCharsets.UTF_8
-
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
-import org.json4s.jackson.JsonMethods.{compact, parse, render}
-import org.json4s.{JArray, JInt, JObject, JValue}
+import org.json4s.JsonDSL._
+import org.json4s.{DefaultFormats, Formats}
+
+import org.apache.spark.sql.internal.SQLConf
 
 import keystate.errors.{KeystateErrors, KeystateException}
-import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkCheckpointStorage, SparkFiles}
+import keystate.settings.Settings
+import org.apache.spark.sql.keystate.files.{
+  CheckpointFiles, OffsetEntry, QueryLogs, SparkCheckpointStorage
+}
 
 /** The stateful operators of a query, as its checkpoint has them: Keystate's operators, which have
   * a record, and Spark's own.
@@ -17,39 +20,50 @@ import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkCheckpointStor
   *   the checkpoint
   */
 private[keystate] final class CheckpointOperators(conf: Configuration, root: Path) {
-  import CheckpointOperators.Recorded
+  import CheckpointOperators._
 
   private val files = CheckpointFiles.ofRun(root, conf)
   private val state = new Path(root, "state")
   private val file = new Path(root, "_keystate/operators")
 
-  /** The ids of all operators, ascending: those that are recorded, or else those that have a folder.
-    * Throws if one of them has no folder any more.
+  /** The ids of all operators, ascending. Throws if an operator's folder is lost, or the file that
+    * names the operators.
     */
   def all: Seq[Long] = {
-    lostFolders.headOption.foreach(lost => throw gone(folder(lost)))
+    lostFolders.headOption.foreach(path => throw gone(path))
     recorded.fold(found)(_.operators)
   }
 
-  /** Errors for operators that are recorded and have no folder any more, or no record of their own. */
+  /** Errors for operators' folders and records that are lost, or for the file that names the
+    * operators.
+    */
   def lost: Seq[KeystateException] = {
     val folders = lostFolders
-    val own = recorded.fold(Seq.empty[Long])(_.own).diff(folders)
-    folders.map(operator => gone(folder(operator))) ++
-      own.filter(isRecordLost).map(operator => gone(OperatorRecord.fileOf(folder(operator))))
+    val own = recorded.fold(Seq.empty[Long])(_.own).filterNot(id => folders.contains(folder(id)))
+    (folders ++ own.filter(isRecordLost).map(id => OperatorRecord.fileOf(folder(id)))).map(gone)
   }
 
-  private def lostFolders: Seq[Long] = {
-    val lost = recorded.fold(Seq.empty[Long])(_.operators).diff(found)
-    if (lost.nonEmpty && hasCommits) lost else Nil
+  /** Folders of operators that are gone, or the file that names the operators. Before the first
+    * commit there may be neither yet. Spark's own checkpoints have no such file.
+    */
+  private def lostFolders: Seq[Path] = {
+    val lost = recorded match {
+      case Some(record) => record.operators.diff(found).map(folder)
+      case None => if (found.isEmpty) Nil else Seq(file)
+    }
+    if (lost.isEmpty || !hasCommits || recorded.isEmpty && !isKeystates) Nil else lost
   }
 
   private def isRecordLost(operator: Long): Boolean =
     OperatorRecord.read(folder(operator), conf).isEmpty && hasCommits
 
-  /** Before the first commit an operator may have no folder and no record yet. */
   private def hasCommits: Boolean =
     CheckpointFiles.names(files, new Path(root, "commits")).nonEmpty
+
+  /** Whether the query ran with Keystate's state store provider. */
+  private def isKeystates: Boolean = QueryLogs.offsets(conf, root).latest.exists {
+    case (_, entry) => OffsetEntry.setting(entry, Provider).contains(Settings.ProviderClass)
+  }
 
   private def gone(path: Path): KeystateException = KeystateErrors.fileGone(s"$path", s"$root")
 
@@ -59,17 +73,14 @@ private[keystate] final class CheckpointOperators(conf: Configuration, root: Pat
     * @param own
     *   those that are Keystate's
     */
-  def write(operators: Seq[Long], own: Seq[Long]): Unit = if (
-    !recorded.contains(Recorded(operators, own))
-  ) {
-    def numbers(of: Seq[Long]) = JArray(of.map(JInt(_)).toList)
-    val content =
-      JObject("format" -> JInt(1), "operators" -> numbers(operators), "own" -> numbers(own))
-    files.mkdirs(file.getParent)
-    CheckpointFiles.write(files, file, overwriteIfPossible = true)(
-      _.write(compact(render(content)).getBytes(UTF_8))
-    )
-    known = Some(Recorded(operators, own))
+  def write(operators: Seq[Long], own: Seq[Long]): Unit = {
+    val record = Recorded(operators, own)
+    if (!recorded.contains(record)) {
+      files.mkdirs(file.getParent)
+      val fields = ("operators" -> operators) ~ ("own" -> own)
+      CheckpointFiles.writeJson(files, file, fields, overwriteIfPossible = true)
+      known = Some(record)
+    }
   }
 
   /** Records those that are found: a copy has the operators that it was given. */
@@ -80,28 +91,14 @@ private[keystate] final class CheckpointOperators(conf: Configuration, root: Pat
   def found: Seq[Long] = CheckpointFiles.names(files, state).flatMap(_.toLongOption).sorted
 
   private def recorded: Option[Recorded] = {
-    if (known.isEmpty) known = read()
+    if (known.isEmpty) known = CheckpointFiles.readJson(files, file) { json =>
+      Recorded((json \ "operators").extract[Seq[Long]], (json \ "own").extract[Seq[Long]])
+    }
     known
   }
 
   /** Once there is a record, a query keeps it. */
   private var known: Option[Recorded] = None
-
-  /** Whether the checkpoint has a record. */
-  def isRecorded: Boolean = recorded.isDefined
-
-  private def read(): Option[Recorded] =
-    CheckpointFiles.readIfThere(files, file).map { json =>
-      SparkFiles.reading(file) {
-        val content = parse(new String(json, UTF_8))
-        Recorded(numbers(content \ "operators"), numbers(content \ "own"))
-      }
-    }
-
-  private def numbers(of: JValue): Seq[Long] = {
-    val JArray(numbers) = of: @unchecked
-    numbers.map { case JInt(number) => number.toLong; case _ => throw new NumberFormatException }
-  }
 
   def folder(operator: Long): Path = new Path(state, s"$operator")
 
@@ -128,6 +125,8 @@ private[keystate] final class CheckpointOperators(conf: Configuration, root: Pat
 }
 
 private[keystate] object CheckpointOperators {
+  private implicit val formats: Formats = DefaultFormats
+  private val Provider = SQLConf.STATE_STORE_PROVIDER_CLASS.key
 
   /** @param operators
     *   all of them

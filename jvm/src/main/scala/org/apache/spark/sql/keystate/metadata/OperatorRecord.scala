@@ -3,8 +3,6 @@ package org.apache.spark.sql.keystate.metadata
 import java.nio.charset.StandardCharsets.UTF_8
 import java.util.{Map => JMap}
 
-import scala.util.control.NonFatal
-
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
 import org.json4s.JsonDSL._
@@ -27,8 +25,8 @@ import org.apache.spark.sql.keystate.store.StoreConfig
 /** What a checkpoint says of one keyed operator for its whole life. The file is
   * `<state>/<operator>/_keystate/operator`, with the JSON
   * `{"format": 1, "maxParallelism": K, "name": S, "crc32c": N}`. It is written before the
-  * operator's first micro-batch, and again only when the operator gets another name. The checksum covers the JSON without the field `crc32c`. Records
-  * of earlier builds have no checksum.
+  * operator's first micro-batch, and again only when the operator gets another name. The checksum
+  * covers the JSON without the field `crc32c`.
   *
   * @param name
   *   what the user calls the operator, by which it is found if it changes places
@@ -44,7 +42,6 @@ private[keystate] final case class OperatorRecord(
 
 private[keystate] object OperatorRecord {
   private implicit val formats: Formats = DefaultFormats
-  private val Format = 1
   private val Checksum = "crc32c"
   private val KeptInMemory = 1000
 
@@ -154,32 +151,21 @@ private[keystate] object OperatorRecord {
   }
 
   private[keystate] def encode(record: OperatorRecord): String = {
-    val fields = ("format" -> Format) ~ ("maxParallelism" -> record.maxParallelism) ~
-      ("name" -> record.name)
+    val fields = CheckpointFiles.withFormat(
+      ("maxParallelism" -> record.maxParallelism) ~ ("name" -> record.name)
+    )
     JsonMethods.compact(fields ~ (Checksum -> checksum(fields)))
   }
 
-  private[keystate] def decode(bytes: Array[Byte], file: String): OperatorRecord = {
-    def damaged(detail: String, cause: Throwable = null) =
-      new DamagedFileException(file, detail, cause)
-    val (json, crc32c, format, maxParallelism, name) =
-      try {
-        val json = JsonMethods.parse(new String(bytes, UTF_8)).asInstanceOf[JObject]
-        (
-          json,
-          (json \ Checksum).extractOpt[Long],
-          (json \ "format").extract[Int],
-          (json \ "maxParallelism").extract[Int],
-          (json \ "name").extractOpt[String]
-        )
-      } catch { case NonFatal(e) => throw damaged("it is no record of an operator", e) }
-    if (crc32c.exists(_ != checksum(json))) throw damaged("its checksum is wrong")
-    if (format > Format) throw KeystateErrors.newerFormat(file, format, Format)
-    if (format < 1) throw damaged(s"its format is $format")
-    if (maxParallelism < 1 || maxParallelism > KeyGroups.MaxMaxParallelism)
-      throw damaged(s"its max parallelism is $maxParallelism")
-    OperatorRecord(maxParallelism, name)
-  }
+  private[keystate] def decode(bytes: Array[Byte], file: String): OperatorRecord =
+    CheckpointFiles.fromJson(bytes, file) { json =>
+      def damaged(detail: String) = new DamagedFileException(file, detail)
+      if ((json \ Checksum).extract[Long] != checksum(json)) throw damaged("its checksum is wrong")
+      val maxParallelism = (json \ "maxParallelism").extract[Int]
+      if (maxParallelism < 1 || maxParallelism > KeyGroups.MaxMaxParallelism)
+        throw damaged(s"its max parallelism is $maxParallelism")
+      OperatorRecord(maxParallelism, (json \ "name").extractOpt[String])
+    }
 
   /** The checksum of the other fields, as they are written: without white space. */
   private def checksum(json: JObject): Long = {

@@ -12,7 +12,6 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types._
 
-import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkFiles}
 import org.apache.spark.sql.keystate.spec.{SchemaEvolution, StateKind, StateSpec}
 
@@ -25,7 +24,7 @@ import org.apache.spark.sql.keystate.spec.{SchemaEvolution, StateKind, StateSpec
 private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: StructType) {
   import SparkStateSchema._
 
-  private val keySchema = keyColumns(keys)
+  private val keySchema = avroNames(keys.asNullable)
 
   /** The schema of the entries, by state name. A map's entries have the key columns `key` and
     * `userKey`.
@@ -69,9 +68,9 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
     state.name -> info
   }.toMap
 
-  /** Writes the schemas to a new file, unless the last ones are equal. Throws if the key has
-    * changed. It replaces Spark's own check, which counts states that no micro-batch has committed
-    * yet, and refuses changes that [[SchemaEvolution]] can read.
+  /** Writes the schemas to a new file, unless the last ones are equal. It replaces Spark's own check,
+    * which counts states that no micro-batch has committed yet, and refuses changes that
+    * [[SchemaEvolution]] can read.
     *
     * @param folder
     *   for schema files
@@ -91,10 +90,6 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
       SparkStoreMetadata.schemaFile(_, info.operatorId, operator.getParent).toString
     )
     val before = last.fold(List.empty[StateStoreColFamilySchema])(readSchemas(_, hadoopConf))
-    // The true names have been compared before, where the version tells them.
-    before.foreach { schema =>
-      SchemaEvolution.checkKey(keyColumns(groupingKey(schema.keySchema)), keySchema)
-    }
     val now = columnFamilies.values.toList.sortBy(_.colFamilyName).map(readable)
     last match {
       case Some(file) if before == now => StateSchemaValidationResult(evolvedSchema = false, file)
@@ -110,34 +105,6 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
 }
 
 private[keystate] object SparkStateSchema {
-
-  private def keyColumns(keys: StructType): StructType = avroNames(keys.asNullable)
-
-  /** The key columns of an operator, as they were in a micro-batch, with the names that are made for
-    * Spark's reader. Keystate's own record has the true ones; checkpoints of earlier builds lack it.
-    * Throws if the operator has no state.
-    *
-    * @param operator
-    *   its folder
-    */
-  def keySchema(operator: Path, hadoopConf: Configuration, batchId: Long): StructType = {
-    val file = lastFile(operator, hadoopConf, batchId).map(
-      SparkStoreMetadata.schemaFile(_, operator.getName.toLong, operator.getParent).toString
-    )
-    file.toSeq
-      .flatMap(readSchemas(_, hadoopConf))
-      .headOption
-      .map(schema => keyColumns(groupingKey(schema.keySchema)))
-      .getOrElse(throw KeystateErrors.noSchema(s"$operator"))
-  }
-
-  /** The key columns in the key of an entry, which for a map has the map's key too. */
-  private def groupingKey(entryKey: StructType): StructType = entryKey match {
-    case StructType(Array(StructField("key", key: StructType, _, _), user))
-        if user.name == "userKey" =>
-      key
-    case key => key
-  }
 
   /** The newest schema file that the operator had in a micro-batch. None before the first one. */
   private def lastFile(operator: Path, hadoopConf: Configuration, batchId: Long) =
@@ -179,8 +146,7 @@ private[keystate] object SparkStateSchema {
 
   /** Spark makes Avro schemas of all state schemas, and Avro allows only letters, digits and
     * underscores in names. Other names are replaced by numbered ones, such as that of a key which
-    * is an expression. Each name is there once: a column may be called `_1` itself, and what earlier
-    * builds recorded may have a name twice.
+    * is an expression. Each name is there once: a column may be called `_1` itself.
     */
   private def avroNames(struct: StructType): StructType = {
     val own = struct.fieldNames.filter(_.matches("[A-Za-z_][A-Za-z0-9_]*")).toSet

@@ -17,7 +17,6 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.NullType
 import org.apache.spark.util.SerializableConfiguration
 
-import keystate.backend.StateFamily
 import keystate.checkpoint.StoreReader
 import keystate.errors.DamagedFileException
 import org.apache.spark.sql.keystate.encoding.{PrefixKeyOrder, SparkKeys}
@@ -67,16 +66,10 @@ private[keystate] final case class SparkStoreMetadata(
   /** Decodes keys as Keystate's provider stores them. Relies on the encoders of Spark's RocksDB
     * provider.
     *
-    * @param stored
-    *   the family in Keystate's store
     * @param encoding
     *   Spark's setting of the query
     */
-  def keyDecoder(
-      family: SparkFamily,
-      stored: StateFamily,
-      encoding: String
-  ): Array[Byte] => UnsafeRow = {
+  def keyDecoder(family: SparkFamily, encoding: String): Array[Byte] => UnsafeRow = {
     val cacheKey = StateRowEncoderCacheKey(
       queryRunId = UUID.randomUUID.toString,
       operatorId = operator,
@@ -93,7 +86,7 @@ private[keystate] final case class SparkStoreMetadata(
       Some(family.name)
     )
     val encoder = RocksDBStateEncoder.getKeyEncoder(rows, family.spec, usesColumnFamilies)
-    new SparkKeys(encoder, PrefixKeyOrder.of(family.spec, rows), stored.properties).decodeKey
+    new SparkKeys(encoder, PrefixKeyOrder.of(family.spec, rows)).decodeKey
   }
 }
 

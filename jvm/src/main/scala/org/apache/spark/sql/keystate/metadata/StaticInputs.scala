@@ -8,6 +8,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 import org.apache.spark.sql.execution.streaming.state.StateStore
 
 import keystate.backend.StateFamily
+import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.recent.Recent
 
 /** Which static inputs an operator has read. Each is read once, in one micro-batch: when that is
@@ -16,8 +17,7 @@ import org.apache.spark.sql.keystate.recent.Recent
   *
   * It is said by the property `read` of Spark's default family, which each store has: names with
   * commas between, `query` if a micro-batch of a query made the version, and what was read. A
-  * checkpoint that was made for a query to begin from has an empty one. Versions of earlier builds
-  * have none. They count as having read what there is, as then.
+  * checkpoint that was made for a query to begin from has an empty one.
   */
 private[keystate] object StaticInputs {
   val Connected = "connected"
@@ -48,7 +48,7 @@ private[keystate] object StaticInputs {
     }
 
   def lacks(input: String, recorded: Seq[StateFamily]): Boolean =
-    in(recorded).exists(isUnread(input, _))
+    isUnread(input, in(recorded))
 
   /** Whether an input is still to be read, by what the last micro-batch has noted. Initial state is
     * for an operator that no query has had yet, others may come to it later.
@@ -65,10 +65,16 @@ private[keystate] object StaticInputs {
     */
   def noting(noted: Set[String], input: Option[String]): Set[String] = noted ++ input + Query
 
-  private def in(families: Iterable[StateFamily]): Option[Set[String]] = for {
-    family <- families.find(isDefault)
-    read <- family.properties.get(Read)
-  } yield read.split(',').filter(_.nonEmpty).toSet
+  private def in(families: Iterable[StateFamily]): Set[String] = families
+    .find(isDefault)
+    .flatMap(_.properties.get(Read))
+    .getOrElse {
+      val cause = new NoSuchElementException(s"there is no property '$Read'")
+      throw KeystateErrors.damagedState(StateStore.DEFAULT_COL_FAMILY_NAME, cause)
+    }
+    .split(',')
+    .filter(_.nonEmpty)
+    .toSet
 
   private def isDefault(family: StateFamily) = family.name == StateStore.DEFAULT_COL_FAMILY_NAME
 
@@ -80,10 +86,8 @@ private[keystate] object StaticInputs {
     *   what it reads, if it reads a static input
     */
   def after(default: StateFamily, version: Long, input: Option[String]): Map[String, String] = {
-    val before = if (version == 0) Some(Set.empty[String]) else in(Seq(default))
-    before.fold(default.properties) { read =>
-      default.properties + (Read -> noting(read, input).toSeq.sorted.mkString(","))
-    }
+    val before = if (version == 0) Set.empty[String] else in(Seq(default))
+    default.properties + property(noting(before, input))
   }
 
   /** A family of a version that is written and not made by a query.
@@ -100,8 +104,9 @@ private[keystate] object StaticInputs {
   ): StateFamily =
     if (!isDefault(family)) family
     else {
-      val ofNew = Option(Set.empty[String] ++ Option.when(hasRun)(Query))
-      val read = from.fold(ofNew)(in).map(Read -> _.toSeq.sorted.mkString(","))
-      family.copy(properties = family.properties - Read ++ read)
+      val ofNew = Set.empty[String] ++ Option.when(hasRun)(Query)
+      family.copy(properties = family.properties + property(from.fold(ofNew)(in)))
     }
+
+  private def property(read: Set[String]) = Read -> read.toSeq.sorted.mkString(",")
 }

@@ -72,6 +72,6 @@ private[keystate] object QueryOperators {
         OperatorChanges.check(root.toString, planned, operators)
         checked.add(info.queryRunId)
         // They are the same, so nothing is to be recorded.
-        if (known.isRecorded) recorded.add(info.queryRunId)
+        recorded.add(info.queryRunId): Unit
       }
 }

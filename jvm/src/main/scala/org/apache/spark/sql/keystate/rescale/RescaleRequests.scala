@@ -6,7 +6,6 @@ import java.util.UUID
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 import org.json4s.JsonDSL._
-import org.json4s.jackson.JsonMethods.{compact, parse}
 import org.json4s.{DefaultFormats, Formats}
 
 import keystate.files.KnownProcess
@@ -47,10 +46,10 @@ private[keystate] final class RescaleRequests(checkpoint: Path, conf: Configurat
   /** Whether who asked waits. */
   def isWanted(id: String): Boolean = wanted(id).isDefined
 
-  private def wanted(id: String): Option[Asked] = read(file(id, "request")).flatMap { text =>
-    val asked = parse(text).extract[Asked]
-    Option.when(asked.until > System.currentTimeMillis && asked.asker.mayRun)(asked)
-  }
+  private def wanted(id: String): Option[Asked] =
+    CheckpointFiles.readJson(files, file(id, "request"))(_.extract[Asked]).filter { asked =>
+      asked.until > System.currentTimeMillis && asked.asker.mayRun
+    }
 
   /** Answers a request that was not withdrawn. */
   def answer(id: String, answer: String): Unit = if (files.exists(file(id, "request"))) {
@@ -69,10 +68,11 @@ private[keystate] final class RescaleRequests(checkpoint: Path, conf: Configurat
     Option.when(files.exists(listener) && CheckpointOwner.mayBeAlive(checkpoint, conf)) {
       val id = UUID.randomUUID.toString
       val asker = KnownProcess.current
-      val content = ("format" -> Format) ~ ("partitions" -> partitions) ~
+      val fields = ("partitions" -> partitions) ~
         ("until" -> (System.currentTimeMillis + goodForMillis)) ~
         ("asker" -> ("host" -> asker.host) ~ ("pid" -> asker.pid) ~ ("start" -> asker.start))
-      write(file(id, "request"), compact(content))
+      files.mkdirs(folder)
+      CheckpointFiles.writeJson(files, file(id, "request"), fields, overwriteIfPossible = true)
       id
     }
 
@@ -100,7 +100,6 @@ private[keystate] final class RescaleRequests(checkpoint: Path, conf: Configurat
 
 private[keystate] object RescaleRequests {
   private implicit val formats: Formats = DefaultFormats
-  private final val Format = 1
   private final case class Asked(partitions: Int, until: Long, asker: KnownProcess)
   private val Request = """([0-9a-f-]{36})\.request""".r
 }

@@ -120,7 +120,7 @@ private[keystate] object SparkStoreRescaling {
       val family = store.families
         .find(family => family.name == stored.name && store.hasEntries(family))
         .getOrElse(throw KeystateErrors.unknownFamily(store.toString, stored.name))
-      val decode = store.keyDecoder(family, stored, encoding)
+      val decode = store.keyDecoder(family, encoding)
       val hash = store.shuffleHash(family)
       key => Math.floorMod(hash(decode(key)), partitions)
     }

@@ -124,10 +124,10 @@ private[keystate] final class StateSample(
     largest.toSeq.sortBy(-_.bytes).map(of => LargeKey(keyText(of.key), of.bytes, of.elements))
   }
 
-  def toJson(total: Option[Long]): JValue =
+  def toJson(total: Long): JValue =
     JObject(
       "entries" -> JInt(entries),
-      "of" -> total.fold[JValue](JNull)(JInt(_)),
+      "of" -> JInt(total),
       "bytes" -> JInt(bytes),
       "sizes" -> JArray(sizes.toList.zipWithIndex.collect {
         case (count, i) if count > 0 =>

@@ -20,9 +20,7 @@ private[keystate] final case class StateSizes(
 private[keystate] object StateSizes {
   def of(version: Manifest): StateSizes = StateSizes(
     version.id,
-    version.families.map { family =>
-      family.name -> version.entryCounts.get(family.id).fold(0L)(_.total)
-    }.toMap,
+    version.families.map(family => family.name -> version.entryCounts(family.id).total).toMap,
     version.runs.map(_.bytes).sum
   )
 }

@@ -7,8 +7,8 @@ import org.apache.spark.sql.util.ArrowUtils
 
 import org.apache.spark.sql.keystate.shim.ArrowWriters
 
-/** Finds a source's columns in rows that an earlier release of it may have written: by their names,
-  * with the very types. Whether a column may be null makes no difference.
+/** Finds a source's columns in rows that the source may have written with other columns: by their
+  * names, with the very types. Whether a column may be null makes no difference.
   */
 private[keystate] final class SourceColumns(declared: StructType) {
   import SourceColumns._

@@ -87,24 +87,15 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   }
 
   private def write(number: Long): SegmentName = {
-    val name = SegmentName(number, Some(UUID.randomUUID.toString))
+    val name = SegmentName(number, UUID.randomUUID.toString)
     val cut = run.get.cut(number)
     segments.write(name, cut.header, cut.chunks)
     name
   }
 
   override def planInputPartitions(start: Offset, end: Offset): Array[InputPartition] =
-    between(segment(start), segment(end))
-      .flatMap(segments.read(_).chunks)
-      .map(SourcePartition(_): InputPartition)
-      .toArray
-
-  /** A micro-batch has one file. Files between its start and its end can only be of earlier
-    * releases.
-    */
-  private def between(start: SegmentName, end: SegmentName): Seq[SegmentName] =
-    if (end.batch <= start.batch) Nil
-    else (start.batch + 1 until end.batch).map(SegmentName(_, None)) :+ end
+    if (segment(end).batch <= segment(start).batch) Array.empty
+    else segments.read(segment(end)).chunks.map(SourcePartition(_): InputPartition).toArray
 
   override def createReaderFactory(): PartitionReaderFactory =
     new SourceReaderFactory(source.name, source.rows, location, sharedConf)
@@ -128,8 +119,9 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   override def toString: String = source.name
 
   private def offset(name: SegmentName): Offset = {
-    val fields = ("batch" -> JInt(name.batch)) +: name.id.map(id => "id" -> JString(id)).toSeq
-    PythonStreamingSourceOffset(compact(render(JObject(fields: _*))))
+    val id = Option.when(name != Beginning)(JField("id", JString(name.id)))
+    val fields = JField("batch", JInt(name.batch)) :: id.toList
+    PythonStreamingSourceOffset(compact(render(JObject(fields))))
   }
 
   private def segment(offset: Offset): SegmentName =
@@ -139,16 +131,16 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
 private[keystate] object SourceStream {
 
   /** The offset before the first batch. It names no file. */
-  val Beginning = SegmentName(0, None)
+  val Beginning = SegmentName(0, "")
 
   /** The file that an offset names. None if the offset is not one of a stateful source. */
   def segmentOf(offset: String): Option[SegmentName] =
     parseOpt(offset).flatMap { json =>
       (json \ "batch", json \ "id") match {
-        case (JInt(batch), JNothing) => Some(SegmentName(batch.toLong, None))
+        case (JInt(batch), JNothing) if batch == Beginning.batch => Some(Beginning)
         // Only a name that a source could have given: the log is not trusted.
         case (JInt(batch), JString(id)) =>
-          SourceSegments.parse(SegmentName(batch.toLong, Some(id)).file)
+          SourceSegments.parse(SegmentName(batch.toLong, id).file)
         case _ => None
       }
     }

@@ -29,7 +29,7 @@ private[keystate] object OwnFamilies {
   def keyedBy(keys: StructType): Map[String, String] =
     if (keys.isEmpty) Map.empty else Map(Key -> columnsOf(keys).json)
 
-  /** The columns of an operator's key. None without a key, and in checkpoints of earlier builds. */
+  /** The columns of an operator's key. None without a key, and of Spark's own operators. */
   def keyOf(families: Iterable[StateFamily]): Option[StructType] = for {
     family <- families.find(_.name == StateStore.DEFAULT_COL_FAMILY_NAME)
     json <- family.properties.get(Key)
@@ -66,7 +66,7 @@ private[keystate] object OwnFamilies {
   def madeInRealTime(properties: Map[String, String], version: Long): Map[String, String] =
     properties + (RealTime -> version.toString)
 
-  /** Whether a batch in real-time mode made the version. Unknown for those of earlier builds. */
+  /** Whether a batch in real-time mode made the version. */
   def isMadeInRealTime(manifest: Manifest): Boolean = manifest.families.exists { family =>
     family.name == StateStore.DEFAULT_COL_FAMILY_NAME &&
     family.properties.get(RealTime).contains(manifest.version.toString)

@@ -340,8 +340,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
   }
 
   private def register(name: String, codec: SparkCodec, isInternal: Boolean): Unit = {
-    // What a family was made with stays, for its entries are stored by that.
-    val own = versions.family(name).fold(codec.properties)(_.properties)
+    val own = versions.family(name).fold(Map.empty[String, String])(_.properties)
     val spark = Map(KeystateCodec.Kind -> "spark") ++ Option.when(isInternal)(Internal -> "true")
     versions.registerFamily(name, codec.layout, own ++ spark): Unit
   }

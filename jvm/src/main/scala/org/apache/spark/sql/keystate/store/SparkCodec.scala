@@ -19,7 +19,7 @@ import org.apache.spark.sql.keystate.shim.{RowEncoders, StateKeys}
   * @param encoder
   *   Spark's, of keys
   * @param order
-  *   that of the keys of a new family, if it can have one
+  *   that of the keys, if they can have one
   */
 private[keystate] final class SparkCodec(
     name: String,
@@ -42,31 +42,21 @@ private[keystate] final class SparkCodec(
 
   val supportsDeleteRange: Boolean = RowEncoders.supportsDeleteRange(encoder, spec)
 
-  /** What is to be noted of a new family. */
-  def properties: Map[String, String] = spec match {
-    case NoPrefixKeyStateEncoderSpec(columns)
-        if name.endsWith(ValuesOfJoin) && columns.length > 1 && columns.last.name == "index" =>
-      Map(StateFamily.Numbered -> "true")
-    case _ => order.map(_ => StateFamily.Sorted -> "true").toMap
-  }
+  private val keys = new SparkKeys(encoder, order)
 
-  /** How the keys of a family are stored. */
-  def keysOf(family: StateFamily): SparkKeys =
-    new SparkKeys(encoder, order, family.properties)
-
-  /** The key group of a key or prefix of a family: in keys with prefixes the grouping columns come
-    * first.
-    */
-  def groupOf(family: StateFamily, maxParallelism: Int): UnsafeRow => Int = {
-    val hash = if (family.properties.contains(StateFamily.Numbered)) numberedHash else wholeHash
+  /** The key group of a key or prefix: in keys with prefixes the grouping columns come first. */
+  def groupOf(maxParallelism: Int): UnsafeRow => Int =
     key => KeyGroups.groupOf(hash(key).getInt(0), maxParallelism)
-  }
 
   // The hash by which Spark shuffles rows, as far as the key tells it: the hash of the key's
-  // columns, without those that only order the entries of one key or tell them apart.
-  private lazy val wholeHash = {
+  // columns, without those that only order the entries of one key or tell them apart. So the
+  // numbered values of a key of a join are in the order in which the join removes them.
+  private lazy val hash = {
     val columns = spec.keySchema.indices
     hashOf(spec match {
+      case NoPrefixKeyStateEncoderSpec(key)
+          if name.endsWith(ValuesOfJoin) && key.length > 1 && key.last.name == "index" =>
+        columns.dropRight(1)
       case _: NoPrefixKeyStateEncoderSpec => columns
       case PrefixKeyScanStateEncoderSpec(_, count) => columns.take(count)
       case RangeKeyScanStateEncoderSpec(_, ordering) =>
@@ -75,8 +65,6 @@ private[keystate] final class SparkCodec(
       case _ => StateKeys.withoutTime(spec, columns)
     })
   }
-
-  private lazy val numberedHash = hashOf(spec.keySchema.indices.dropRight(1))
 
   private def hashOf(columns: Seq[Int]): UnsafeProjection = {
     val references = columns.map { i =>
@@ -89,18 +77,18 @@ private[keystate] final class SparkCodec(
   override def open(family: StateFamily, versions: VersionedStore): ColumnFamily =
     new SparkColumnFamily(
       this,
-      keysOf(family),
+      keys,
       family.id,
       versions.backend,
       versions.manifest.partitioning.groups,
-      groupOf(family, versions.maxParallelism)
+      groupOf(versions.maxParallelism)
     )
 
   override def records(
       stored: StateFamily,
       change: Change
   ): Seq[(RecordType.Value, UnsafeRow, UnsafeRow)] = {
-    val key = keysOf(stored).decodeKey(change.key).copy()
+    val key = keys.decodeKey(change.key).copy()
     if (change.value == null) Seq((RecordType.DELETE_RECORD, key, null))
     else if (!values.supportsMultipleValuesPerKey)
       Seq((RecordType.PUT_RECORD, key, values.decodeValue(change.value).copy()))

@@ -102,7 +102,7 @@ private[keystate] final class CheckpointTables(
         from.operatorFolder(id).toString,
         id,
         family,
-        from.keySchema(id, batch.number, of.families),
+        from.keySchema(id, of.families),
         of.partitioning.maxParallelism,
         ofChanges
       )

@@ -12,22 +12,19 @@ import org.scalatest.BeforeAndAfterAll
 import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingSourceOffset
 import org.apache.spark.sql.execution.streaming.checkpointing._
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.util.Utils
 
-import keystate.checkpoint.{
-  Rescaling, SegmentName, SourceSegments, StoreFixture, StoreSettings, StoredVersions
-}
+import keystate.checkpoint.{Rescaling, StoreFixture, StoreSettings}
 import keystate.errors.{KeystateException, MixedPartitionsException}
 import keystate.files.{CheckpointStorage, StoreLocation}
 import keystate.keygroup.KeyGroups
-import keystate.version.EntryCounts
 import org.apache.spark.sql.keystate.files.{QueryLogs, SparkCheckpointStorage}
+import org.apache.spark.sql.keystate.metadata.OperatorRecord
 import org.apache.spark.sql.keystate.rescale.QueryRescaling
 
-/** Checkpoints as two drivers, or an earlier release after them, leave them behind. */
+/** Checkpoints as two drivers leave them behind. */
 class TwoDriversSuite extends AnyFunSuite with StoreFixture with BeforeAndAfterAll {
   private implicit val formats: Formats = DefaultFormats
   private val K = 16
@@ -47,7 +44,7 @@ class TwoDriversSuite extends AnyFunSuite with StoreFixture with BeforeAndAfterA
     try {
       val record = new File(folder, "state/0/_keystate/operator")
       record.getParentFile.mkdirs()
-      Files.writeString(record.toPath, s"""{"format":1,"maxParallelism":$K}""")
+      Files.writeString(record.toPath, OperatorRecord.encode(OperatorRecord(K)))
       val conf = session.sessionState.newHadoopConf()
       val storage = new SparkCheckpointStorage(new Path(s"file:$folder/state/0"), conf)
       (0 until 4).foreach { partition =>
@@ -71,14 +68,13 @@ class TwoDriversSuite extends AnyFunSuite with StoreFixture with BeforeAndAfterA
     } finally Utils.deleteRecursively(folder)
   }
 
-  private def log(folder: File, batch: Long, partitions: Int, source: Option[String] = None) = {
+  private def log(folder: File, batch: Long, partitions: Int) = {
     val metadata = OffsetSeqMetadata(
       batchTimestampMs = 1000 * (batch + 1),
       conf = Map(SQLConf.SHUFFLE_PARTITIONS.key -> s"$partitions")
     )
-    val offsets = source.toSeq.map(json => Some(PythonStreamingSourceOffset(json)))
     val entries = QueryLogs.offsets(hadoopConf, new Path(s"file:$folder"))
-    entries.replace(batch, OffsetSeq(offsets, Some(metadata)))
+    entries.replace(batch, OffsetSeq(Nil, Some(metadata)))
   }
 
   private def at(partition: Int) = StoreLocation(0, partition, StoreLocation.DefaultStore)
@@ -122,50 +118,6 @@ class TwoDriversSuite extends AnyFunSuite with StoreFixture with BeforeAndAfterA
       }
       assert(e.code == "KEYSTATE_MIXED_PARTITIONS")
       assert(e.getMessage.contains("partition 0") && e.getMessage.contains("for 4 partitions"))
-    }
-  }
-
-  test("a rescale of a part of the state, as earlier releases did it, is told of") {
-    withCheckpoint { (root, storage) =>
-      new QueryRescaling(session, root).run(Some(2))
-      assert(problems(root).isEmpty, "a right rescale")
-      val last = StoredVersions.read(storage, at(1), 2, Some("of2"))
-      StoredVersions.write(
-        storage,
-        at(1),
-        last.copy(
-          runs = last.runs.take(1),
-          entryCounts = last.entryCounts.map { case (family, _) =>
-            family -> EntryCounts.of(last.partitioning.ownGroups.map(_ => 0L))
-          }
-        )
-      )
-      val found = problems(root).mkString
-      assert(found.contains("Version 2 of operator 0"))
-      assert(
-        found.contains(
-          s"has ${2 * K} entries in the files of the first number of partitions and $K in those of 2 partitions"
-        )
-      )
-    }
-  }
-
-  test("a source's file that was replaced after Spark recorded it is told of") {
-    withCheckpoint { (root, _) =>
-      val sources = new SourceSegments(
-        new SparkCheckpointStorage(
-          new Path(root, "sources/0"),
-          session.sessionState.newHadoopConf()
-        )
-      )
-      def write(time: Long): Unit =
-        sources.write(SegmentName(1, None), s"""{"time":$time,"states":[]}""".getBytes, Nil)
-      log(folder(root), 1, 4, Some("""{"batch":1}"""))
-      write(1999)
-      assert(problems(root).isEmpty)
-      write(2001)
-      val problem = problems(root).mkString
-      assert(problem.contains("sources/0/1.source") && problem.contains("another driver"))
     }
   }
 

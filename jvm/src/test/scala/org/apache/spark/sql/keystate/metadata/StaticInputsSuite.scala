@@ -3,6 +3,7 @@ package org.apache.spark.sql.keystate.metadata
 import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.backend.{Layout, StateFamily}
+import keystate.errors.KeystateException
 
 class StaticInputsSuite extends AnyFunSuite {
   import StaticInputs._
@@ -27,10 +28,9 @@ class StaticInputsSuite extends AnyFunSuite {
     assert(all(after(default(), 0, Some(Initial))) == Seq(Connected, Broadcast))
   }
 
-  test("a version of an earlier build counts as having read all, and goes on so") {
-    assert(all(default()).isEmpty)
-    assert(after(default(), 7, None) == default())
-    assert(written(default("read" -> "query"), Some(Seq(default()))) == default())
+  test("a version that does not say what was read is damaged") {
+    assert(intercept[KeystateException](all(default())).code == "KEYSTATE_CORRUPT_FILE")
+    assert(intercept[KeystateException](after(default(), 7, None)).code == "KEYSTATE_CORRUPT_FILE")
   }
 
   test("an operator that is written new has read nothing, one that is edited what it had") {

@@ -19,6 +19,7 @@ import keystate.files.StoreLocation
 import keystate.keygroup.KeyGroups
 import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.OffsetEntry
+import org.apache.spark.sql.keystate.metadata.OperatorRecord
 import org.apache.spark.sql.keystate.store.FaultyStores
 
 /** Rescales that are cut short, of a checkpoint with Spark's logs and Keystate's stores. */
@@ -53,7 +54,7 @@ class RescaleFaultSuite extends AnyFunSuite with FaultyStores with BeforeAndAfte
     private def commits = new CommitLog(session, s"$root/commits")
     private val record = new File(at.folder, "_keystate/operator")
     record.getParentFile.mkdirs()
-    Files.writeString(record.toPath, s"""{"format":1,"maxParallelism":$K}""")
+    Files.writeString(record.toPath, OperatorRecord.encode(OperatorRecord(K)))
 
     val committed: Content =
       (0 until K).flatMap(g => (0 to 1).map(b => ("p", g, s"$b") -> s"$g of $b")).toMap

@@ -49,17 +49,6 @@ class ColumnFamilySuite extends AnyFunSuite with ColumnFamilyFixture {
     assert(withIds(folder, 1)(_.createColFamilyIfAbsent("cf", _, _, spec)) == stored)
   }
 
-  test("those of a family that an earlier build made stay in theirs") {
-    val folder = newFolder()
-    val spec = PrefixKeyScanStateEncoderSpec(ids, 1)
-    val stored = withIds(folder, 0) { (store, keys, values) =>
-      store.registerFamily("cf", Layout.Ordered, Map(KeystateCodec.Kind -> "spark"))
-      store.createColFamilyIfAbsent("cf", keys, values, spec)
-    }
-    assert(stored.values.exists(group => group != group.sorted))
-    assert(withIds(folder, 1)(_.createColFamilyIfAbsent("cf", _, _, spec)) == stored)
-  }
-
   /** Reads and writes two entries of each of some ids. Returns the ids by key group, as they are
     * stored.
     */
@@ -149,19 +138,6 @@ class ColumnFamilySuite extends AnyFunSuite with ColumnFamilyFixture {
     (0 to 1).foreach { version =>
       assert(withNumbered(folder, version)(_.createColFamilyIfAbsent(joined, _, _, spec)).size == 3)
     }
-  }
-
-  test("those of a family that an earlier build made stay where they are") {
-    val folder = newFolder()
-    val spec = NoPrefixKeyStateEncoderSpec(numbered)
-    def earlier(store: KeyGroupStateStore): Unit =
-      store.registerFamily(joined, Layout.Point, Map(KeystateCodec.Kind -> "spark")): Unit
-    val groups = withNumbered(folder, 0) { (store, keys, values) =>
-      earlier(store)
-      store.createColFamilyIfAbsent(joined, keys, values, spec)
-    }
-    assert(groups.size > 20)
-    assert(withNumbered(folder, 1)(_.createColFamilyIfAbsent(joined, _, _, spec)) == groups)
   }
 
   /** Reads and writes thirty numbered values of each of three keys. Returns how many each key group

@@ -3,7 +3,7 @@
 # Python. With SPARK=4.3 or SPARK=4.1 all is done for that version of Spark.
 SHELL := bash
 .NOTPARALLEL:
-.PHONY: install venv jar jars demo quick test fresh simulate simulate-conversation fuzz sanitize golden lint lint-python format bench docs docs-tables dist release-check smoke clean needs-python needs-jdk
+.PHONY: install venv jar jars demo quick test fresh simulate simulate-conversation fuzz sanitize golden lint lint-python counts format bench docs docs-tables dist release-check smoke clean needs-python needs-jdk
 
 VERSIONS := python/keystate/versions.properties
 FACTS := python/keystate/errors.json python/keystate/settings.json
@@ -209,6 +209,10 @@ lint: needs-jdk venv lint-python
 
 lint-python: venv
 	$(lint_python)
+
+# Lines, packages, imports, inheritance and words, with their limits; a test holds them too.
+counts:
+	$(PYTHON) tests/counts.py
 
 format: $(VENV)/installed
 	./sbt scalafmtSbt scalafmtAll

@@ -204,6 +204,7 @@ def test_workflows_run_every_target() -> None:
         "needs-jdk",  # so does it first
         "needs-python",
         "docs-tables",  # tests/contract/test_facts.py runs it
+        "counts",  # so does tests/test_counts.py
     }
 
 

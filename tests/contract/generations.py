@@ -60,7 +60,7 @@ class Turns:
         generation = message.generation()
         keys = list(self.keys_of.get(generation, ()))
         self.job._apply(keys, message)
-        current = self.control[Control.GENERATION]
+        current = self.control[Control.CACHE_EPOCH]
         until = message.until()
         if generation >= 0 and generation != current and until == len(keys):
             self.before = None
@@ -107,9 +107,9 @@ class Turns:
         columns[Message.CARRIED] = pa.array(old, pa.int32())
         none = of_keys[:0]
         columns.update(rows.columns())
-        columns[Message.SLOTS] = none if timers else of_keys
+        columns[Message.KEY_INDEXES] = none if timers else of_keys
         domains = [timer.domain + GONE * is_gone for timer, is_gone in zip(timers, gone)]
-        columns[Message.TIMER_SLOTS] = of_keys if timers else none
+        columns[Message.TIMER_KEY_INDEXES] = of_keys if timers else none
         columns[Message.TIMER_DOMAINS] = pa.array(domains, pa.int8())
         columns[Message.TIMER_TIMES] = pa.array([timer.time for timer in timers], pa.int64())
         return _Message(columns)
@@ -143,8 +143,8 @@ class Turns:
             self.before = self.slots
             self.slots = {}
             self.control = dict(self.control)
-            self.control[Control.GENERATION] += 1
-            self.keys_of[self.control[Control.GENERATION]] = self.slots
+            self.control[Control.CACHE_EPOCH] += 1
+            self.keys_of[self.control[Control.CACHE_EPOCH]] = self.slots
 
 
 class _Client:
@@ -209,7 +209,7 @@ def _comparable(keys: pa.Array) -> list[Any]:
 
 class _Answer(Columns):
     def generation(self) -> int:
-        return self._batch.column(Answer.GENERATION)[0].as_py()
+        return self._batch.column(Answer.CACHE_EPOCH)[0].as_py()
 
     def until(self) -> int:
         return self._batch.column(Answer.UNTIL)[0].as_py()

@@ -121,11 +121,11 @@ def message(control: dict[str, Any]) -> bytes:
 def test_a_message() -> None:
     got = PackedMessage(message({"subtask": 1}))
     assert got.control() == {
-        Control.GENERATION: 3,
+        Control.CACHE_EPOCH: 3,
         Control.PROCESSING_TIME: 1_700_000_000_000,
         Control.SUBTASK: 1,
     }
-    assert got.values(Message.SLOTS, INTEGERS) == [0, 0]
+    assert got.values(Message.KEY_INDEXES, INTEGERS) == [0, 0]
     assert got.values(Message.CARRIED, INTEGERS) == [-1]
     rows = struct_codec(struct_of(T.LongType(), T.StringType()))
     assert got.values(Message.ROWS, rows) == [(7, "a"), (7, None)]
@@ -134,7 +134,7 @@ def test_a_message() -> None:
     assert got.values("s1", codec(T.LongType())) == [5]
     assert list(got.due()) == [(0, 1, 99)]
     assert PackedMessage(message({})).control().keys() == {
-        Control.GENERATION,
+        Control.CACHE_EPOCH,
         Control.PROCESSING_TIME,
     }
 

@@ -17,7 +17,7 @@ from keystate.state.kinds import StateKind
 from keystate.testing import KeyedProcessHarness
 
 ROOT = Path(__file__).resolve().parents[2]
-SCALA = ROOT / "jvm/src/main/scala/org/apache/spark/sql/keystate/python/protocol/Protocol.scala"
+SCALA = ROOT / "jvm/src/main/scala/org/apache/spark/sql/keystate/spec/Protocol.scala"
 PAGE = (ROOT / "docs/protocol.md").read_text()
 
 GROUPS = [
@@ -90,7 +90,7 @@ def test_names_are_written_nowhere_else() -> None:
 
 
 def test_kinds_of_state_have_the_same_names_in_both_languages() -> None:
-    source = (SCALA.parents[2] / "spec/StateSpec.scala").read_text()
+    source = SCALA.with_name("StateSpec.scala").read_text()
     theirs = re.findall(r'case object \w+ extends StateKind\("(\w+)"', source)
     theirs += re.findall(r'val Broadcast = "(\w+)"', source)
     kept_by_keystate = {"operator_list", "raw_keyed", "timers", "broadcast_tag"}

@@ -20,12 +20,12 @@ class Message:
     MESSAGE: Final = "message"
     CONTROL: Final = "control"
     ROWS: Final = "rows"
-    SLOTS: Final = "slots"
+    KEY_INDEXES: Final = "key_indexes"
     SECOND_ROWS: Final = "second_rows"
     INPUTS: Final = "inputs"
     KEYS: Final = "keys"
     CARRIED: Final = "carried"
-    TIMER_SLOTS: Final = "timer_slots"
+    TIMER_KEY_INDEXES: Final = "timer_key_indexes"
     TIMER_DOMAINS: Final = "timer_domains"
     TIMER_TIMES: Final = "timer_times"
     BROADCAST: Final = "broadcast"
@@ -35,11 +35,11 @@ class Message:
 class Answer:
     """Columns of an answer of the worker."""
 
-    GENERATION: Final = "generation"
+    CACHE_EPOCH: Final = "cache_epoch"
     UNTIL: Final = "until"
     OUT: Final = "out"
     LAST: Final = "last"
-    TIMER_SLOT: Final = "timer_slot"
+    TIMER_KEY_INDEX: Final = "timer_key_index"
     TIMER_DOMAIN: Final = "timer_domain"
     TIMER_TIME: Final = "timer_time"
     TIMER_SET: Final = "timer_set"
@@ -62,19 +62,19 @@ class Metrics:
 class Part:
     """What follows the state's number in the name of its columns."""
 
-    SLOT: Final = "slot"
+    KEY_INDEX: Final = "key_index"
     RESET: Final = "reset"
     KEYS: Final = "k"
     VALUES: Final = "v"
     REMOVED: Final = "d"
-    USED_SLOT: Final = "used_slot"
+    USED_KEY_INDEX: Final = "used_key_index"
     USED_TIME: Final = "used_time"
     USED_WHOLE: Final = "used_whole"
     USED_KEYS: Final = "used_k"
 
 
 def state_column(index: int, part: str = "") -> str:
-    """The column of a keyed state: ``s0``, or ``s0_slot`` for a part of it."""
+    """The column of a keyed state: ``s0``, or ``s0_key_index`` for a part of it."""
     return f"s{index}_{part}" if part else f"s{index}"
 
 
@@ -87,7 +87,7 @@ class Control:
     """Keys of a message's control."""
 
     PROTOCOL: Final = "protocol"
-    GENERATION: Final = "generation"
+    CACHE_EPOCH: Final = "cache_epoch"
     SUBTASK: Final = "subtask"
     PARALLELISM: Final = "parallelism"
     MAX_PARALLELISM: Final = "max_parallelism"
@@ -135,9 +135,9 @@ class Question:
     """Keys of a question."""
 
     OP: Final = "op"
-    GENERATION: Final = "generation"
+    CACHE_EPOCH: Final = "cache_epoch"
     STATE: Final = "state"
-    SLOT: Final = "slot"
+    KEY_INDEX: Final = "key_index"
     BOUNDS: Final = "bounds"
     FROM: Final = "from"
     LIMIT: Final = "limit"
@@ -170,7 +170,7 @@ class Page:
     VALUE: Final = "value"
 
 
-class DeclaredOperator:
+class OperatorFields:
     """Fields of the JSON that declares an operator, from Python to the jar."""
 
     NAME: Final = "name"
@@ -187,10 +187,10 @@ class DeclaredOperator:
     LATE_OUTPUTS: Final = "late_outputs"
     TAKES_LATE_ROWS: Final = "takes_late_rows"
     TAKES_COLUMNS: Final = "takes_columns"
-    ENDED_WINDOWS: Final = "ended_windows"
+    JVM_WINDOW_FIRING: Final = "jvm_window_firing"
 
 
-class DeclaredWindows:
+class WindowFiringFields:
     """Fields of windows that the JVM fires, and of their results."""
 
     STATE: Final = "state"
@@ -201,7 +201,7 @@ class DeclaredWindows:
     MADE: Final = "made"
 
 
-class DeclaredState:
+class StateFields:
     """Fields of one of its states."""
 
     NAME: Final = "name"
@@ -214,7 +214,7 @@ class DeclaredState:
     MAX_ENTRIES: Final = "max_entries"
 
 
-class DeclaredTtl:
+class TtlFields:
     """Fields of a state's time to live."""
 
     MILLIS: Final = "millis"

@@ -14,7 +14,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import types as T
 
-from keystate._spec.protocol import DeclaredOperator, DeclaredState, DeclaredTtl, DeclaredWindows
+from keystate._spec.protocol import OperatorFields, StateFields, TtlFields, WindowFiringFields
 from keystate._spec.time_mode import TimeMode
 from keystate._types.codec import Codec, Misfit, Shape, codec
 from keystate._types.codec.evolution import with_defaults
@@ -79,7 +79,7 @@ class StateSpec:
 
     def to_json(self) -> dict[str, Any]:
         """What the JVM reads."""
-        names = DeclaredState
+        names = StateFields
         return {
             names.NAME: self.name,
             names.KIND: self.kind.value,
@@ -95,7 +95,7 @@ class StateSpec:
 def _ttl_json(ttl: StateTtlConfig) -> dict[str, Any]:
     cleanup = ttl.get_cleanup_strategies()
     times, visibilities = StateTtlConfig.TtlTimeCharacteristic, StateTtlConfig.StateVisibility
-    names = DeclaredTtl
+    names = TtlFields
     return {
         names.MILLIS: ttl.to_milliseconds(),
         names.EVENT_TIME: ttl.get_ttl_time_characteristic() is times.EventTime,
@@ -168,7 +168,7 @@ class EndedWindows:
 
     def to_json(self) -> dict[str, Any]:
         """What the JVM reads."""
-        names = DeclaredWindows
+        names = WindowFiringFields
         return {
             names.STATE: self.state,
             names.EVENT_TIME: self.by_event_time,
@@ -216,7 +216,7 @@ class OperatorSpec:
 
     def to_json(self) -> str:
         """What the JVM reads."""
-        names = DeclaredOperator
+        names = OperatorFields
         return json.dumps(
             {
                 names.NAME: self.name,
@@ -233,7 +233,7 @@ class OperatorSpec:
                 names.LATE_OUTPUTS: [each.late_output for each in self.inputs],
                 names.TAKES_LATE_ROWS: self.takes.late_rows,
                 names.TAKES_COLUMNS: self.takes.columns,
-                names.ENDED_WINDOWS: self.ended_windows and self.ended_windows.to_json(),
+                names.JVM_WINDOW_FIRING: self.ended_windows and self.ended_windows.to_json(),
             }
         )
 

@@ -160,7 +160,7 @@ def held_after_batch(spark: SparkSession, query: Any, seconds: float) -> Iterato
 
     def hold() -> bool:
         millis = max(0, min(_SLICE_MILLIS, round((deadline - time.monotonic()) * 1000)))
-        held: bool = bridge.call(spark, "holdAtBorder", name, millis)
+        held: bool = bridge.call(spark, "holdAfterBatch", name, millis)
         return held
 
     try:

@@ -62,7 +62,7 @@ class ExpiringStore(Store):
             def column(part: str) -> pa.Array:
                 return message.elements(self._column(part))
 
-            slots = INTEGERS.decode(column(Part.USED_SLOT))
+            slots = INTEGERS.decode(column(Part.USED_KEY_INDEX))
             times = column(Part.USED_TIME).to_pylist()
             used = [keys[slot] for slot in slots]
             for key, time, part in zip(used, times, self._parts(len(slots), column)):

@@ -57,7 +57,7 @@ class Store:
 
     def apply(self, keys: Sequence[Any], message: Columns) -> None:
         """Takes in what a worker changed; `keys` are those of its slots."""
-        slots = INTEGERS.decode(message.elements(self._column(Part.SLOT)))
+        slots = INTEGERS.decode(message.elements(self._column(Part.KEY_INDEX)))
         if slots:
             self._change([keys[slot] for slot in slots], message.elements)
 
@@ -245,7 +245,7 @@ class Timers:
     def apply(self, keys: Sequence[Any], groups: Sequence[int], message: Columns) -> None:
         """Sets and deletes what a worker says; keys and groups are those of its slots."""
         changes = zip(
-            INTEGERS.decode(message.elements(Answer.TIMER_SLOT)),
+            INTEGERS.decode(message.elements(Answer.TIMER_KEY_INDEX)),
             message.elements(Answer.TIMER_DOMAIN).to_pylist(),
             message.elements(Answer.TIMER_TIME).to_pylist(),
             message.elements(Answer.TIMER_SET).to_pylist(),

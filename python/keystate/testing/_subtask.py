@@ -116,7 +116,7 @@ class Subtask:
                 self._message(slots, keys, rows, timers, stores),
                 self._message({}, (), rows.take([]), (), stores),
             ):
-                self._stepping[Control.GENERATION] += 1
+                self._stepping[Control.CACHE_EPOCH] += 1
                 answers += self._operator.answer(message, self._stepping)
         except BaseException:
             self.close()
@@ -146,7 +146,7 @@ class Subtask:
         return [Columns(answer) for answer in answers]
 
     def _told(self, now: Told) -> Told:
-        return {**self._control, **now, Control.GENERATION: 0}
+        return {**self._control, **now, Control.CACHE_EPOCH: 0}
 
     def new_keys(self, keys: Sequence[Any], stores: Sequence[Store]) -> dict[str, pa.Array]:
         """The columns of a message that say of keys which they are and what their states have."""
@@ -173,11 +173,11 @@ class Subtask:
         no_slots = of_keys[:0]
         columns = {
             **rows.columns(),
-            Message.SLOTS: no_slots if timers else of_keys,
+            Message.KEY_INDEXES: no_slots if timers else of_keys,
             **self.new_keys(new, stores),
         }
         if self._task.declared.spec.timers:
-            columns[Message.TIMER_SLOTS] = of_keys if timers else no_slots
+            columns[Message.TIMER_KEY_INDEXES] = of_keys if timers else no_slots
             columns[Message.TIMER_DOMAINS] = pa.array([timer.domain for timer in timers], pa.int8())
             columns[Message.TIMER_TIMES] = pa.array([timer.time for timer in timers], pa.int64())
         return _Message(columns)

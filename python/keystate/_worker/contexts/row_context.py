@@ -136,7 +136,7 @@ class RowContext(Cursor, AskedInOpen):
         """Asks on the task's side channel."""
         if self._client is None:
             self._client = open_client(self.control)
-        self._client.generation = self.control[Control.GENERATION]
+        self._client.generation = self.control[Control.CACHE_EPOCH]
         return self._client
 
     def end_task(self) -> None:

@@ -49,7 +49,7 @@ class Columns:
         """Slot, domain and time of the timers that are due, also of those that are `gone`."""
         domains = self.elements(Message.TIMER_DOMAINS).to_pylist()
         return zip(
-            self.values(Message.TIMER_SLOTS, INTEGERS),
+            self.values(Message.TIMER_KEY_INDEXES, INTEGERS),
             [domain % GONE for domain in domains],
             self.elements(Message.TIMER_TIMES).to_pylist(),
         )

@@ -77,7 +77,7 @@ class PackedMessage(Columns):
         carried = slots + 4 * self._rows
         lengths = struct.unpack_from(f"<{count}i", data, _HEAD.size)
         self._ints = {
-            Message.SLOTS: (self._rows, slots),
+            Message.KEY_INDEXES: (self._rows, slots),
             Message.CARRIED: (self._keys, carried),
         }
         starts = accumulate(lengths[:-1], initial=carried + 4 * self._keys)
@@ -104,14 +104,14 @@ class PackedMessage(Columns):
         return self.values(name, codec)[index]
 
     def due(self) -> Iterable[tuple[int, int, int]]:
-        start = self._starts[Message.TIMER_SLOTS]
+        start = self._starts[Message.TIMER_KEY_INDEXES]
         return _TIMER.iter_unpack(self._data[start : start + self._timers])
 
     def gone(self) -> list[tuple[int, int, int]]:
         return []
 
     def control(self) -> dict[str, Any]:
-        control = {Control.GENERATION: self._generation, Control.PROCESSING_TIME: self._time}
+        control = {Control.CACHE_EPOCH: self._generation, Control.PROCESSING_TIME: self._time}
         more = self._data[self._starts[Message.CONTROL] :]
         return {**json.loads(more), **control} if more else control
 
@@ -119,7 +119,7 @@ class PackedMessage(Columns):
 @cache
 def _sections(count: int) -> list[str]:
     states = [state_column(i) for i in range(count - 4)]
-    return [Message.ROWS, Message.KEYS, *states, Message.TIMER_SLOTS, Message.CONTROL]
+    return [Message.ROWS, Message.KEYS, *states, Message.TIMER_KEY_INDEXES, Message.CONTROL]
 
 
 def packed_answer(

@@ -47,7 +47,7 @@ class StateClient:
     def get(self, state: int, slot: int, keys: pa.Array) -> pa.Array:
         """The values of the keys that are there, in their order."""
         _, batch = self._ask(
-            {Question.OP: Op.GET, Question.STATE: state, Question.SLOT: slot}, keys
+            {Question.OP: Op.GET, Question.STATE: state, Question.KEY_INDEX: slot}, keys
         )
         return batch.column(0)
 
@@ -77,7 +77,7 @@ class StateClient:
         question = {
             Question.OP: Op.SCAN,
             Question.STATE: state,
-            Question.SLOT: slot,
+            Question.KEY_INDEX: slot,
             Question.BOUNDS: bounds,
             Question.REVERSE: reverse,
             Question.LIMIT: limit,
@@ -173,7 +173,7 @@ class StateClient:
     ) -> tuple[dict[str, Any], bytes]:
         if self._broken is not None:
             raise KeystateError(self._broken, code="KEYSTATE_TASK_ENDED")
-        question[Question.GENERATION] = self.generation
+        question[Question.CACHE_EPOCH] = self.generation
         try:
             if self._socket is None:
                 self._socket = self._connect()

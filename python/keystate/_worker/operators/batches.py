@@ -46,7 +46,7 @@ class BatchOperator(KeyedOperator):
         return pa.RecordBatch.from_struct_array(message.elements(Message.ROWS))
 
     def _decode_slots(self, message: Columns) -> Any:
-        return message.elements(Message.SLOTS)
+        return message.elements(Message.KEY_INDEXES)
 
     def _decode_keys(self, message: Columns) -> Any:
         return [message.elements(Message.KEYS)]

@@ -103,6 +103,6 @@ def due_arrays(message: Columns) -> tuple[Numbers, Numbers, Numbers]:
     """Slots, domains and times of the timers that are due, without those that are gone."""
     domains = message.elements(Message.TIMER_DOMAINS).to_numpy()
     there = domains < GONE
-    slots = message.elements(Message.TIMER_SLOTS).to_numpy().astype(np.int64)
+    slots = message.elements(Message.TIMER_KEY_INDEXES).to_numpy().astype(np.int64)
     times = message.elements(Message.TIMER_TIMES).to_numpy()
     return slots[there], domains[there], times[there]

@@ -158,7 +158,7 @@ class KeyedOperator:
 
     def begin_task(self, control: dict[str, Any]) -> None:
         """Starts without any key: what a task knows comes from the JVM."""
-        self._generation = control[Control.GENERATION]
+        self._generation = control[Control.CACHE_EPOCH]
         self._left = self._asks = False
         self._forget()
         self._context.keys = self._new_keys()
@@ -174,10 +174,10 @@ class KeyedOperator:
         context.hear(control)
         if self._timers is not None:
             self._timers.hear(control)
-        if control[Control.GENERATION] != self._generation:
+        if control[Control.CACHE_EPOCH] != self._generation:
             self._left = self._left or self._leaves_timers()
             yield from self._flush()
-            self._generation = control[Control.GENERATION]
+            self._generation = control[Control.CACHE_EPOCH]
             context.keys = self._new_keys()
             for store in self._stores:
                 store.new_generation()
@@ -301,7 +301,7 @@ class KeyedOperator:
         return [key[0] for key in decoded] if self._bare_key else decoded
 
     def _decode_slots(self, message: Columns) -> Any:
-        return message.values(Message.SLOTS, INTEGERS)
+        return message.values(Message.KEY_INDEXES, INTEGERS)
 
     def _decode_rows(self, message: Columns) -> Any:
         return self._input.decode(message, Message.ROWS)
@@ -338,7 +338,7 @@ class KeyedOperator:
         if changes is None:
             changes = self._no_changes
         columns = {
-            Answer.GENERATION: number(generation),
+            Answer.CACHE_EPOCH: number(generation),
             Answer.UNTIL: number(until),
             Answer.OUT: list_column(self._encode(results)),
             # In the same order in every answer: they are one Arrow stream.

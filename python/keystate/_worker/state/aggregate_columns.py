@@ -57,7 +57,7 @@ class AggregateColumns(ColumnState):
         if len(put) == 0:
             return self.no_changes()
         values = self._aggregation.pack(put.parts, self._codec.arrow)
-        columns = {Part.SLOT: pa.array(put.slots, pa.int32()), "": values}
+        columns = {Part.KEY_INDEX: pa.array(put.slots, pa.int32()), "": values}
         return {self._column(name): list_column(array) for name, array in columns.items()}
 
     def _change_types(self) -> dict[str, pa.DataType]:

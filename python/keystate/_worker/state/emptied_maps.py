@@ -46,11 +46,11 @@ class EmptiedMap(WorkerState):
         nothing = {name: [0] * len(here) for name in (Part.KEYS, Part.VALUES, Part.REMOVED)}
         types = self._change_types()
         columns = {
-            Part.SLOT: pa.array(here, pa.int32()),
+            Part.KEY_INDEX: pa.array(here, pa.int32()),
             Part.RESET: pa.array([True] * len(here)),
             **{n: nested(pa.array([], types[n].value_type), each) for n, each in nothing.items()},
         }
-        return {self._column(name): list_column(columns[name]) for name in (Part.SLOT, *types)}
+        return {self._column(name): list_column(columns[name]) for name in (Part.KEY_INDEX, *types)}
 
     def _change_types(self) -> dict[str, pa.DataType]:
         keys = pa.list_(self._key_type)

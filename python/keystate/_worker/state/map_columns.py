@@ -142,7 +142,7 @@ class MapColumns(ColumnState):
             return self.no_changes()
         values = self._aggregation.pack(put.parts, self._codec.arrow)
         columns = {
-            Part.SLOT: pa.array(slots, pa.int32()),
+            Part.KEY_INDEX: pa.array(slots, pa.int32()),
             Part.RESET: pa.array(np.zeros(len(slots), np.bool_)),
             Part.KEYS: _lists(slots, put.slots, self._keys_of(put)),
             Part.VALUES: _lists(slots, put.slots, values),

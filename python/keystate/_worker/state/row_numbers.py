@@ -67,7 +67,7 @@ class RowNumbers(WorkerState):
         self._changed[start:stop] = False
         numbers = self._next[slots]
         columns = {
-            Part.SLOT: pa.array(slots, pa.int32()),
+            Part.KEY_INDEX: pa.array(slots, pa.int32()),
             "": pa.array(numbers, self._codec.arrow, mask=numbers == 0),
         }
         return {self._column(name): list_column(array) for name, array in columns.items()}

@@ -20,7 +20,7 @@ from keystate._worker.messages.columns import empty_column, list_column
 from keystate._worker.messages.packed import Change
 
 TYPES = {
-    Answer.TIMER_SLOT: pa.int32(),
+    Answer.TIMER_KEY_INDEX: pa.int32(),
     Answer.TIMER_DOMAIN: pa.int8(),
     Answer.TIMER_TIME: pa.int64(),
     Answer.TIMER_SET: pa.int8(),

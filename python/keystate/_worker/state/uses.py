@@ -103,11 +103,11 @@ class Uses:
 
     def types(self) -> dict[str, pa.DataType]:
         """The types of the columns."""
-        return {Part.USED_SLOT: pa.int32(), Part.USED_TIME: pa.int64()}
+        return {Part.USED_KEY_INDEX: pa.int32(), Part.USED_TIME: pa.int64()}
 
     def _encode(self, used: list[Any], times: list[int]) -> dict[str, pa.Array]:
         return {
-            Part.USED_SLOT: pa.array([self._slot_of(entry) for entry in used], pa.int32()),
+            Part.USED_KEY_INDEX: pa.array([self._slot_of(entry) for entry in used], pa.int32()),
             Part.USED_TIME: pa.array(times, pa.int64()),
         }
 

@@ -89,14 +89,14 @@ class WorkerState(State):
             return self.no_changes()
         columns = self._encode_changes(slots)
         self._dirty[start:stop] = bytes(stop - start)
-        columns[Part.SLOT] = pa.array(slots, pa.int32())
+        columns[Part.KEY_INDEX] = pa.array(slots, pa.int32())
         if self.uses is not None:
             columns |= self.uses.take(start, stop)
         return {self._column(name): list_column(array) for name, array in columns.items()}
 
     def no_changes(self) -> dict[str, pa.Array]:
         """The columns of changes, empty."""
-        types = {Part.SLOT: pa.int32(), **self._change_types()}
+        types = {Part.KEY_INDEX: pa.int32(), **self._change_types()}
         if self.uses is not None:
             types |= self.uses.types()
         return {self._column(name): empty_column(kind) for name, kind in types.items()}

@@ -7,7 +7,7 @@ import keystate.errors.KeystateErrors
 /** A row or timer that a function failed on.
   *
   * @param id
-  *   tells the letters of an operator apart; a micro-batch that is run again gives the same
+  *   tells the dead letters of an operator apart; a micro-batch that is run again gives the same
   * @param key
   *   the key as JSON; null without keys
   * @param row
@@ -81,8 +81,9 @@ object DeadLetter {
   * there may be any number. A limit that can't be is `KEYSTATE_DECLARATION`.
   *
   * @param tag
-  *   of letters whose rows are the stream's elements: `OutputTag[DeadLetter[Sale]]("dead")`; or of
-  *   letters whose rows are JSON, for elements of any type: `OutputTag[DeadLetter[String]]("dead")`
+  *   of dead letters whose rows are the stream's elements: `OutputTag[DeadLetter[Sale]]("dead")`;
+  *   or of dead letters whose rows are JSON, for elements of any type:
+  *   `OutputTag[DeadLetter[String]]("dead")`
   * @param maxInBatch
   *   how many rows and timers of a micro-batch may fail in a subtask
   * @param maxInARow

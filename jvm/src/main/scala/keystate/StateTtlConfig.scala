@@ -3,7 +3,7 @@ package keystate
 import java.time.Duration
 
 import keystate.StateTtlConfig.{StateVisibility, TtlTimeCharacteristic, UpdateType}
-import keystate.ttl.TimeToLive
+import keystate.backend.TimeToLive
 
 /** How long a state's values live: build one with [[StateTtlConfig.newBuilder]], and give it to a
   * descriptor with `enableTimeToLive`.

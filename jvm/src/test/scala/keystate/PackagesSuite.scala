@@ -11,10 +11,14 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.backend.KeyedStateBackend
 
-/** The structure of the code, by its classes and folders; docs/how-it-works.md tells it. */
+/** The structure of the code, by its classes and folders; docs/dev/architecture.md describes it. */
 class PackagesSuite extends AnyFunSuite {
   private val root = "org.apache.spark.sql.keystate"
-  private val most = 17
+  private val mostPackages = 42
+  private val mostFiles = 30
+  private val mostLines = 4000
+  private val mostImports = 15
+  private val mostInheritance = 4
   private val mostParameters = 12
 
   /** Spark's constructors, which some of ours repeat. */
@@ -67,8 +71,8 @@ class PackagesSuite extends AnyFunSuite {
   test("what is below keystate uses of Spark's namespace only what API functions are made by") {
     val allowed = Map(
       "keystate" -> Set(s"$root.encoding"),
-      "keystate.stream" -> Set(s"$root.jvm", s"$root.jvm.calls", s"$root.jvm.sources"),
-      "keystate.windows" -> Set(s"$root.encoding", s"$root.jvm"),
+      "keystate.stream" -> Set(s"$root.jvm", s"$root.source"),
+      "keystate.windows" -> Set(s"$root.encoding", s"$root.jvm", s"$root.jvm.state"),
       "keystate.testing" -> Set(s"$root.jvm.testing"),
       "import keystate._" -> Set.empty[String]
     ).withDefaultValue(Set.empty[String])
@@ -79,18 +83,51 @@ class PackagesSuite extends AnyFunSuite {
     assert(found.filterNot { case (from, to) => allowed(from)(to) } == Nil)
   }
 
-  test("every package has a doc and few files") {
-    val folders = modules.flatMap { module =>
-      val stream = Files.walk(Repository.root.resolve(s"$module/src/main/scala"))
-      try stream.iterator.asScala.filter(_.toString.endsWith(".scala")).toSeq.groupBy(_.getParent)
-      finally stream.close()
-    }
-    folders.foreach { case (folder, files) =>
+  /** By their folder below `src/main/scala`. */
+  private lazy val sources: Map[Path, Seq[Path]] = modules.flatMap { module =>
+    val stream = Files.walk(Repository.root.resolve(s"$module/src/main/scala"))
+    try stream.iterator.asScala.filter(_.toString.endsWith(".scala")).toSeq.groupBy(_.getParent)
+    finally stream.close()
+  }.toMap
+
+  private def nameOf(folder: Path): String = {
+    val parts = folder.iterator.asScala.map(_.toString).toSeq
+    parts.drop(parts.lastIndexOf("main") + 2).mkString(".")
+  }
+
+  test("there are few packages, and each has a doc and not too much in it") {
+    assert(sources.size <= mostPackages)
+    sources.foreach { case (folder, files) =>
       val doc = folder.resolve("package.scala")
       assert(files.contains(doc), s"$folder has no package.scala")
-      assert(new String(Files.readAllBytes(doc)).contains("/** "), s"$doc says nothing")
-      assert(files.size <= most, s"$folder has ${files.size} files")
+      assert(Files.readString(doc).contains("/** "), s"$doc says nothing")
+      assert(files.size <= mostFiles, s"$folder has ${files.size} files")
+      val lines = files.map(Files.readAllLines(_).size).sum
+      assert(lines <= mostLines, s"$folder has $lines lines")
     }
+  }
+
+  test("no file imports from many of our packages") {
+    val names = sources.keys.map(nameOf).toSeq.sortBy(-_.length)
+    val imports = "(?m)^import ([\\w.]+)".r
+    val found = for ((folder, files) <- sources.toSeq; file <- files) yield {
+      val packages = imports.findAllMatchIn(Files.readString(file)).map(_.group(1)).flatMap { one =>
+        names.find(name => one == name || one.startsWith(s"$name."))
+      }
+      (packages.toSet - nameOf(folder)).size -> file
+    }
+    assert(found.map(_._1).max > 5, "it finds some")
+    assert(found.filter(_._1 > mostImports) == Nil)
+  }
+
+  test("no class inherits from many of our classes, one from the other") {
+    def depth(of: Class[_]): Int =
+      if (of == null || !isOurs(of.getName)) 0 else 1 + depth(of.getSuperclass)
+    val found = classes.flatMap(namesIn).filter(isOurs).map { name =>
+      depth(Class.forName(name, false, getClass.getClassLoader)) -> name
+    }
+    assert(found.map(_._1).max > 2, "it finds some")
+    assert(found.filter(_._1 > mostInheritance) == Nil)
   }
 
   test("no class has many constructor parameters, but those that Spark's have too") {

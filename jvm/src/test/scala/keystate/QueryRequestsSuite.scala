@@ -9,8 +9,8 @@ import org.scalatest.funsuite.AnyFunSuite
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.streaming.{StreamingQuery, Trigger}
 
+import keystate.config.Settings
 import keystate.faults.{ObjectFileSystem, Requests}
-import keystate.settings.Settings
 
 /** How many requests a query makes to the object store that its checkpoint is in. */
 class QueryRequestsSuite extends AnyFunSuite with SessionFixture {

@@ -6,7 +6,7 @@ import keystate.backend.ChangeSink
 import keystate.errors.LocalStorageException
 import keystate.files.Summed
 import keystate.keygroup.KeyGroupRange
-import keystate.run.{PlainRun, RunIndex, Section, UnpackedStream}
+import keystate.version.{PlainRun, RunIndex, Section, UnpackedStream}
 
 /** What a version takes from a run, on this machine, to be read as often as needed. Closing it
   * deletes its file.

@@ -4,10 +4,8 @@ import scala.util.control.NonFatal
 
 import org.slf4j.LoggerFactory
 
-import keystate.backend.{Change, ChangeSink, RunCursor, StateFamily, StateValue}
-import keystate.run.RunMerge
-import keystate.ttl.Expiry
-import keystate.version.{FileSource, Manifest, Run}
+import keystate.backend.{Change, ChangeSink, Expiry, RunCursor, StateFamily, StateValue}
+import keystate.version.{FileSource, Manifest, Run, RunMerge}
 
 /** Merges runs of a committed version in the background, so that the number of runs to load stays
   * small however long a query runs.

@@ -12,12 +12,13 @@ import keystate.backend.{Change, RestoredRun, RunCursor, RunEntries, RunFile, Ru
 import keystate.errors.{CorruptFileException, LocalStorageException, MissingRunException}
 import keystate.files.{CheckedFiles, CheckpointStorage, LocalFolder, StoreLocation, Summed}
 import keystate.keygroup.KeyGroupRange
-import keystate.run.{PlainRun, RunIndex, Section, SstFiles, UnpackedStream}
-import keystate.version.{FileSource, InlineSource, Run}
+import keystate.version.{
+  FileSource, InlineSource, PlainRun, Run, RunIndex, Section, SstFiles, UnpackedStream
+}
 
 /** Reads the runs of a store from the checkpoint's storage, through a local file, or through memory
   * if the file is small. Its length and CRC32C are checked against the manifest's before a byte of it
-  * is used. [[RunWriter]] says of what kinds the files are. Of a [[keystate.run.SectionedRun]] only the
+  * is used. [[RunWriter]] says of what kinds the files are. Of a [[keystate.version.SectionedRun]] only the
   * sections that are wanted are fetched: each of these is checked against its CRC32C in the file's
   * [[RunIndex]], which has a CRC32C of its own.
   *
@@ -340,7 +341,7 @@ private[checkpoint] object RunFiles {
 
   def isSst(path: String): Boolean = path.endsWith(SstSuffix)
 
-  /** Whether the file is a [[keystate.run.SectionedRun]]. */
+  /** Whether the file is a [[keystate.version.SectionedRun]]. */
   def isSectioned(path: String): Boolean = path.endsWith(SectionedSuffix)
 
   /** The sections of a file, by its index; empty where there is none, and where anything is wrong

@@ -7,14 +7,15 @@ import org.rocksdb.CompressionType
 
 import keystate.backend.{ChangeSink, KeyedStateBackend, RunStatistics}
 import keystate.files.{CheckedFiles, CheckpointStorage, LocalFolder, StoreLocation, Summed}
-import keystate.run.{RunMerge, SectionedRun, SstFiles}
-import keystate.version.{FileSource, InlineRun, InlineSource, Manifest, Run}
+import keystate.version.{
+  FileSource, InlineRun, InlineSource, Manifest, Run, RunMerge, SectionedRun, SstFiles
+}
 
 /** Writes run files of a store into the checkpoint's storage. Any thread may call it.
   *
   * @param asSst
   *   whether they are SST files, because the backend takes such files over whole; else they are
-  *   [[keystate.run.SectionedRun]]s, which are quicker to write and to read
+  *   [[keystate.version.SectionedRun]]s, which are quicker to write and to read
   * @param sectionBytes
   *   how long the sections of these are at least
   */

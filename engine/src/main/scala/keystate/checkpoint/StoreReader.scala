@@ -11,9 +11,9 @@ import keystate.backend.{Change, RunCursor, StateFamily}
 import keystate.errors.{CheckpointException, MissingRunException, MissingVersionException}
 import keystate.files.{CheckpointStorage, Concurrently, LocalFolder, StoreLocation}
 import keystate.keygroup.KeyGroupRange
-import keystate.run.{PlainRun, RunMerge}
 import keystate.version.{
-  FileSource, InlineSource, Manifest, ManifestRules, Run, VersionFile, VersionFinder
+  FileSource, InlineSource, Manifest, ManifestRules, PlainRun, Run, RunMerge, VersionFile,
+  VersionFinder
 }
 
 /** Looks at the committed versions of a store, for operations on a checkpoint. Loads and changes

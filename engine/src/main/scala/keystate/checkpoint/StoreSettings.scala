@@ -1,7 +1,7 @@
 package keystate.checkpoint
 
 import keystate.files.RequestCounts
-import keystate.run.SectionedRun
+import keystate.version.SectionedRun
 
 /** What a store is told of its query and of the user's settings.
   *

@@ -13,8 +13,8 @@ import keystate.backend.{
 }
 import keystate.errors.CorruptFileException
 import keystate.files.{CheckpointStorage, Concurrently, StoreLocation}
-import keystate.inheritance.Inheritance
 import keystate.keygroup.KeyGroupRange
+import keystate.localrecovery.LocalRecovery
 import keystate.version.{Manifest, Run, VersionFile}
 
 /** Loads a version into a new backend, in the way that the backend can best: it takes over run
@@ -26,13 +26,13 @@ private[checkpoint] final class VersionLoader(
     storage: CheckpointStorage,
     files: RunFiles,
     settings: StoreSettings,
-    inheritance: Inheritance
+    localRecovery: LocalRecovery
 ) {
 
   import VersionLoader._
 
   /** What is in memory of a version, by family and group. */
-  def inherit(manifest: Manifest): Inherited = inheritance.inherit(manifest)
+  def recover(manifest: Manifest): Recovered = localRecovery.recover(manifest)
 
   /** Returns what loads the rest when the backend asks for it; None if all is loaded.
     *
@@ -42,23 +42,23 @@ private[checkpoint] final class VersionLoader(
   def into(
       backend: KeyedStateBackend,
       manifest: Manifest,
-      found: Option[Inherited]
+      found: Option[Recovered]
   ): Option[OnDemandLoad] =
     try {
       manifest.families.foreach(backend.register)
       val runs = manifest.runs.filter(_.groups.intersects(manifest.partitioning.readGroups))
-      val inherited = takeOver(backend, found.getOrElse(inherit(manifest)))
-      val needed = runs.filter(isNeeded(manifest, _, inherited))
+      val recovered = takeOver(backend, found.getOrElse(recover(manifest)))
+      val needed = runs.filter(isNeeded(manifest, _, recovered))
       val later = backend match {
         case fromFiles: RestoresFromFiles =>
           restore(manifest, runs, fromFiles)
           None
         case onDemand: LoadsOnDemand
             if OnDemandLoad.isPossible(manifest, needed) &&
-              (inherited.nonEmpty || needed.map(_.bytes).sum > settings.onDemandBytes) =>
-          Some(loadOnDemand(manifest, needed, onDemand, inherited))
+              (recovered.nonEmpty || needed.map(_.bytes).sum > settings.onDemandBytes) =>
+          Some(loadOnDemand(manifest, needed, onDemand, recovered))
         case other =>
-          load(manifest, needed, other, inherited)
+          load(manifest, needed, other, recovered)
           None
       }
       backend.changesCommitted()
@@ -67,7 +67,7 @@ private[checkpoint] final class VersionLoader(
 
   /** Gives the backend what it can take of what is in memory; returns the families and groups of it.
     */
-  private def takeOver(backend: KeyedStateBackend, found: => Inherited): Set[(Int, Int)] =
+  private def takeOver(backend: KeyedStateBackend, found: => Recovered): Set[(Int, Int)] =
     backend match {
       case heir: HandsOver =>
         val entries = found
@@ -80,16 +80,16 @@ private[checkpoint] final class VersionLoader(
           )
         entries.keySet
       case _ =>
-        inheritance.supersede()
+        localRecovery.supersede()
         Set.empty
     }
 
-  /** Whether a run has anything that is not inherited. */
-  private def isNeeded(manifest: Manifest, run: Run, inherited: Set[(Int, Int)]): Boolean =
-    inherited.isEmpty || run.groups.contains(manifest.partitioning.operatorGroup) || {
+  /** Whether a run has anything that is not recovered. */
+  private def isNeeded(manifest: Manifest, run: Run, recovered: Set[(Int, Int)]): Boolean =
+    recovered.isEmpty || run.groups.contains(manifest.partitioning.operatorGroup) || {
       val own = run.groups.intersection(manifest.partitioning.groups)
       manifest.families.exists(family =>
-        (own.first to own.last).exists(group => !inherited((family.id, group)))
+        (own.first to own.last).exists(group => !recovered((family.id, group)))
       )
     }
 
@@ -114,10 +114,10 @@ private[checkpoint] final class VersionLoader(
       manifest: Manifest,
       runs: Seq[Run],
       backend: KeyedStateBackend,
-      inherited: Set[(Int, Int)]
+      recovered: Set[(Int, Int)]
   ): Unit = {
     val all = backend.loader(manifest.count)
-    val loader = if (inherited.isEmpty) all else new Others(all, inherited)
+    val loader = if (recovered.isEmpty) all else new Others(all, recovered)
     fetch(manifest, runs)(files.read)(_.close()) { cursor =>
       try cursor.moveTo(loader)
       finally cursor.close()
@@ -128,7 +128,7 @@ private[checkpoint] final class VersionLoader(
       manifest: Manifest,
       runs: Seq[Run],
       backend: KeyedStateBackend with LoadsOnDemand,
-      inherited: Set[(Int, Int)]
+      recovered: Set[(Int, Int)]
   ): OnDemandLoad = {
     val local = mutable.Buffer.empty[LocalRun]
     try {
@@ -138,7 +138,7 @@ private[checkpoint] final class VersionLoader(
           manifest,
           local.toSeq,
           settings.pieceEntries,
-          (family, group) => inherited((family, group)),
+          (family, group) => recovered((family, group)),
           explained(manifest, _)
         )
       load.into(backend)
@@ -187,7 +187,7 @@ private[checkpoint] final class VersionLoader(
 private[checkpoint] object VersionLoader {
 
   /** Entries in memory, by family and key group. */
-  type Inherited = Map[(Int, Int), GroupEntries]
+  type Recovered = Map[(Int, Int), GroupEntries]
 
   /** Leaves out the entries of some families and groups. */
   private final class Others(sink: ChangeSink, without: Set[(Int, Int)]) extends ChangeSink {

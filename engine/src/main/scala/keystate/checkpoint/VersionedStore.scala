@@ -5,7 +5,7 @@ import java.util.concurrent.TimeUnit.NANOSECONDS
 import org.slf4j.LoggerFactory
 
 import keystate.backend.{
-  Change, ChangeSink, HandsOver, KeyedStateBackend, Layout, MoveNeeded, MovesStores,
+  AdaptiveBackendFactory, Change, ChangeSink, HandsOver, KeyedStateBackend, Layout, MoveNeeded,
   ReplaceableBackend, RestoresFromFiles, StateBackendFactory, StateFamily
 }
 import keystate.errors.{
@@ -15,8 +15,8 @@ import keystate.errors.{
 import keystate.files.{
   CheckpointStorage, Concurrently, CountedStorage, LocalFolder, RequestCounts, StoreLocation
 }
-import keystate.inheritance.Inheritance
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
+import keystate.localrecovery.LocalRecovery
 import keystate.version.{
   EntryCounts, FileSource, InlineSource, Manifest, Partitioning, Run, VersionFile, VersionFinder
 }
@@ -33,10 +33,10 @@ import keystate.version.{
   * A version file carries all inline runs, so it needs no other version file. When they grow above
   * `StoreSettings.inlineBytes`, the older ones become a run file.
   *
-  * The factory may want another kind of backend for the store (see [[MovesStores]]). Then the version
-  * is loaded again, into that: when no transaction is open, by `load` or `moveIfDue`, or when the
-  * load itself turns out to be too large for the first kind. What is loaded on demand may turn out so
-  * amid a transaction, whose changes the next backend then gets too.
+  * The factory may want another kind of backend for the store (see [[AdaptiveBackendFactory]]).
+  * Then the version is loaded again, into that: when no transaction is open, by `load` or
+  * `moveIfDue`, or when the load itself turns out to be too large for the first kind. What is
+  * loaded on demand may turn out so amid a transaction, whose changes the next backend then gets too.
   *
   * One thread at a time, except for `maintain` and `cancelMaintenance`.
   */
@@ -46,9 +46,9 @@ final class VersionedStore(
     settings: StoreSettings,
     backends: StateBackendFactory,
     local: LocalFolder,
-    inheritance: Inheritance = Inheritance.None
+    localRecovery: LocalRecovery = LocalRecovery.None
 ) extends AutoCloseable {
-  import VersionLoader.Inherited
+  import VersionLoader.Recovered
   import VersionedStore._
 
   private val storage = new CountedStorage(checkpoint)
@@ -75,8 +75,8 @@ final class VersionedStore(
     }
   }
 
-  private val mover: Option[MovesStores] = backends match {
-    case moves: MovesStores => Some(moves)
+  private val mover: Option[AdaptiveBackendFactory] = backends match {
+    case moves: AdaptiveBackendFactory => Some(moves)
     case _ => None
   }
 
@@ -94,7 +94,7 @@ final class VersionedStore(
   @volatile private var writer = newWriter(asSst = false)
   private val files = new RunFiles(location, storage, local)
   private val inlineRuns = new InlineRuns(files, settings.inlineBytes)
-  private val loader = new VersionLoader(location, storage, files, settings, inheritance)
+  private val loader = new VersionLoader(location, storage, files, settings, localRecovery)
   private val compaction = new RunCompaction(files)
   private val cleanUp = new CleanUp(location, storage, settings)
 
@@ -351,7 +351,7 @@ final class VersionedStore(
       current.present match {
         case heap: HandsOver =>
           rollback()
-          inheritance.leave(manifest, heap.handOver(manifest.partitioning.groups))
+          localRecovery.retain(manifest, heap.handOver(manifest.partitioning.groups))
         case _ =>
       }
     finally unload()
@@ -412,33 +412,33 @@ final class VersionedStore(
     new RunWriter(location, storage, local, asSst, settings.sectionBytes)
 
   /** Tells how many entries there are, unless all of them are in memory. Returns those that are. */
-  private def expectedBy(mover: MovesStores, manifest: Manifest): Inherited = {
-    val inherited = loader.inherit(manifest)
+  private def expectedBy(mover: AdaptiveBackendFactory, manifest: Manifest): Recovered = {
+    val recovered = loader.recover(manifest)
     val groups = manifest.partitioning.groups
-    val isInMemory = inherited.nonEmpty && manifest.families.forall { family =>
+    val isInMemory = recovered.nonEmpty && manifest.families.forall { family =>
       (groups.first to groups.last).forall { group =>
-        inherited.contains((family.id, group)) || manifest.count(family.id, group) == 0
+        recovered.contains((family.id, group)) || manifest.count(family.id, group) == 0
       }
     }
     if (!isInMemory) mover.expect(manifest.numKeys)
-    inherited
+    recovered
   }
 
   /** A new backend with a version.
     *
-    * @param inherited
+    * @param recovered
     *   what is in memory of it; None if that was not asked for yet
     * @param before
     *   what is loaded until then
     */
   private def loadNew(
       manifest: Manifest,
-      inherited: Option[Inherited] = None,
+      recovered: Option[Recovered] = None,
       before: Loaded = null
   ): (KeyedStateBackend, Option[OnDemandLoad]) =
     try {
       val backend = newBackend(manifest)
-      try backend -> loader.into(backend, manifest, inherited)
+      try backend -> loader.into(backend, manifest, recovered)
       catch {
         case e: Throwable =>
           backend.close()

@@ -2,8 +2,6 @@ package keystate.errors
 
 import scala.jdk.CollectionConverters._
 
-import keystate.facts.Facts
-
 /** A kind of error.
   *
   * @param name

@@ -2,7 +2,6 @@ package keystate.version
 
 import keystate.backend.ChangeSink
 import keystate.files.Crc32c
-import keystate.run.PlainRun
 
 /** Makes runs that are small enough to be part of the version file, as a [[PlainRun]]. */
 private[keystate] object InlineRun {

@@ -127,7 +127,7 @@ sealed trait RunSource
   */
 final case class FileSource(path: String) extends RunSource
 
-/** In the version file, as a [[keystate.run.PlainRun]]; small. */
+/** In the version file, as a [[keystate.version.PlainRun]]; small. */
 final class InlineSource(val content: Array[Byte]) extends RunSource
 
 object Manifest {

@@ -3,7 +3,6 @@ package keystate.version
 import keystate.backend.RunFormat
 import keystate.files.{Crc32c, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
-import keystate.run.PlainRun
 
 /** What a manifest must hold to be one that Keystate wrote. Whoever can write into a checkpoint can
   * make a version file with right checksums; nothing outside the checkpoint may be read, copied or

@@ -6,8 +6,6 @@ import scala.util.Random
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import keystate.backend.scan.{GroupScan, StableScans}
-
 /** What every state backend must do. */
 abstract class KeyedStateBackendSuite extends AnyFunSuite {
   protected def newBackend(maxParallelism: Int): KeyedStateBackend

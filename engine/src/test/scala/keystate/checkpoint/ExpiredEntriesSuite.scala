@@ -2,8 +2,7 @@ package keystate.checkpoint
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import keystate.backend.{Layout, StateValue}
-import keystate.ttl.{Expiry, TimeToLive, TtlEntries}
+import keystate.backend.{Expiry, Layout, StateValue, TimeToLive, TtlEntries}
 
 /** Merging in the background drops what has expired. */
 class ExpiredEntriesSuite extends AnyFunSuite with StoreFixture {

@@ -9,7 +9,7 @@ import org.scalatest.funsuite.AnyFunSuite
 import keystate.backend.{Change, Layout, RestoredRun, RestoresFromFiles, RunFile, StateFamily}
 import keystate.files.LocalFolder
 import keystate.keygroup.KeyGroupRange
-import keystate.run.SstFiles
+import keystate.version.SstFiles
 
 /** What a lookup reads from files that are several times as large as the memory for them. The reads
   * are those that RocksDB counts, so the file system's cache makes no difference.

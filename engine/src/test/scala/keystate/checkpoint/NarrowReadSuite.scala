@@ -4,7 +4,7 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.errors.{CorruptFileException, MissingRunException}
 import keystate.files.StoreLocation
-import keystate.run.SectionedRun
+import keystate.version.SectionedRun
 
 /** A store reads of a run file what it takes from it. */
 class NarrowReadSuite extends AnyFunSuite with StoreFixture {

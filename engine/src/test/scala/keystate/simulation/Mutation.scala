@@ -23,8 +23,8 @@ object Mutation {
   case object NotLoadedAgain extends Mutation("a task goes on from whatever is loaded")
   case object SucceedsAnyway extends Mutation("a task whose commit failed is a success")
 
-  case object InheritsAnyVersion
-      extends Mutation("a store inherits what is in memory of any version")
+  case object RecoversAnyVersion
+      extends Mutation("a store recovers what is in memory of any version")
 
   // Of savepoints and edits.
   case object TrustsReferences extends Mutation("a reference is not looked after")
@@ -58,7 +58,7 @@ object Mutation {
     KeepsFewer,
     NotLoadedAgain,
     SucceedsAnyway,
-    InheritsAnyVersion,
+    RecoversAnyVersion,
     TrustsReferences,
     EditsOlder,
     NamesWithoutId,

@@ -26,7 +26,7 @@ final class Simulation(
     new Choices(seed, only),
     kinds(Math.floorMod(seed, kinds.size.toLong).toInt),
     mutation,
-    inherits = Set(2, 5)(Math.floorMod(seed, 7L).toInt),
+    recovers = Set(2, 5)(Math.floorMod(seed, 7L).toInt),
     heaps = new Random(seed + 2),
     usesSource = Math.floorMod(seed, 3L) == 0
   )

@@ -15,7 +15,7 @@ import keystate.backend.{GroupEntries, StateBackendFactory}
 import keystate.checkpoint.{StoreSettings, VersionedStore}
 import keystate.errors.KeystateException
 import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
-import keystate.inheritance.{Inheritance, LeftGroups}
+import keystate.localrecovery.{LocalRecovery, RetainedKeyGroups}
 import keystate.version.Manifest
 
 /** Where stores have their state; any other one may go on from it. */
@@ -47,7 +47,7 @@ final case class QuerySettings(
 
 /** A cluster with its storage, made by a seed.
   *
-  * @param inherits
+  * @param recovers
   *   whether stores leave what they have in memory to those that are opened next: all executors are
   *   one JVM for that
   * @param heaps
@@ -59,7 +59,7 @@ final class World(
     val random: Choices,
     val kind: StorageKind,
     mutation: Option[Mutation],
-    inherits: Boolean,
+    recovers: Boolean,
     heaps: Random,
     val usesSource: Boolean
 ) {
@@ -122,7 +122,7 @@ final class World(
         case BackendKind.Auto => auto(heap)
       },
       new LocalFolder(() => World.scratch()),
-      if (inherits) inheritance else Inheritance.None
+      if (recovers) localRecovery else LocalRecovery.None
     )
     stores += store
     store
@@ -136,27 +136,27 @@ final class World(
     factory
   }
 
-  private object inheritance extends Inheritance {
-    private val left = new LeftGroups
+  private object localRecovery extends LocalRecovery {
+    private val left = new RetainedKeyGroups
     private var last: Option[Manifest] = None
 
-    override def leave(manifest: Manifest, entries: Map[(Int, Int), GroupEntries]): Unit = {
-      left.leave("checkpoint", manifest, entries)
+    override def retain(manifest: Manifest, entries: Map[(Int, Int), GroupEntries]): Unit = {
+      left.retain("checkpoint", manifest, entries)
       last = Some(manifest)
     }
 
     override def supersede(): Unit = ()
 
-    override def inherit(manifest: Manifest): Map[(Int, Int), GroupEntries] = {
+    override def recover(manifest: Manifest): Map[(Int, Int), GroupEntries] = {
       val wanted =
-        if (has(Mutation.InheritsAnyVersion)) manifest.copy(runs = last.fold(manifest.runs)(_.runs))
+        if (has(Mutation.RecoversAnyVersion)) manifest.copy(runs = last.fold(manifest.runs)(_.runs))
         else manifest
-      val found = left.inherit("checkpoint", wanted)
+      val found = left.recover("checkpoint", wanted)
       if (found.nonEmpty)
         story.reach(
           if (manifest.partitioning.rescaledAt.contains(manifest.version))
-            "state in memory is inherited after a rescale"
-          else "state in memory is inherited"
+            "state in memory is recovered after a rescale"
+          else "state in memory is recovered"
         )
       found
     }

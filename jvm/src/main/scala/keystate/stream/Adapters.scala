@@ -51,34 +51,28 @@ private[keystate] final class SinkAdapter[T](function: SinkFunction[T])
     )
 }
 
-/** Keeps the result so far in a state named `_reduce`. */
-private[keystate] sealed abstract class ReduceAdapter[T](
+/** Keeps the result so far in a state named `_reduce`.
+  *
+  * @param rolling
+  *   whether it emits the result so far for every element, for streams. If not, it emits one result
+  *   for each key, by a timer: a batch fires its timers when its input has ended
+  */
+private[keystate] final class ReduceAdapter[T](
     function: ReduceFunction[T],
-    valueType: TypeInformation[T]
+    valueType: TypeInformation[T],
+    rolling: Boolean
 ) extends Adapter[T, T](function) {
-  @transient protected var result: ReducingState[T] = _
+  @transient private var result: ReducingState[T] = _
 
   override def open(context: RuntimeContext): Unit = {
     super.open(context)
     result = context.getReducingState(new ReducingStateDescriptor("_reduce", function, valueType))
   }
-}
 
-/** Emits the result so far for every element: for streams. */
-private[keystate] final class RollingReduce[T](f: ReduceFunction[T], t: TypeInformation[T])
-    extends ReduceAdapter[T](f, t) {
   override def processElement(value: T, ctx: Context, out: Collector[T]): Unit = {
     result.add(value)
-    out.collect(result.get())
-  }
-}
-
-/** Emits one result for each key, by a timer: a batch fires its timers when its input has ended. */
-private[keystate] final class LastReduce[T](f: ReduceFunction[T], t: TypeInformation[T])
-    extends ReduceAdapter[T](f, t) {
-  override def processElement(value: T, ctx: Context, out: Collector[T]): Unit = {
-    result.add(value)
-    ctx.timerService().registerEventTimeTimer(0)
+    if (rolling) out.collect(result.get())
+    else ctx.timerService().registerEventTimeTimer(0)
   }
 
   override def onTimer(timestamp: Long, ctx: OnTimerContext, out: Collector[T]): Unit =

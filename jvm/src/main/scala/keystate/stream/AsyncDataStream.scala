@@ -11,8 +11,7 @@ import keystate.{
   AsyncContext, AsyncFunction, AsyncKeyedProcessFunction, AsyncRetryStrategy, ResultFuture,
   RichFunction, RuntimeContext, TypeInformation
 }
-import org.apache.spark.sql.keystate.jvm.calls.AsyncSettings
-import org.apache.spark.sql.keystate.jvm.{AsyncAdapter, FunctionAdapter}
+import org.apache.spark.sql.keystate.jvm.{AsyncAdapter, AsyncSettings, FunctionAdapter}
 
 /** Flink's way to apply an [[keystate.AsyncFunction]]: to a keyed stream, where it may have state
   * and elements of a key come one after the other, or to one without keys, where all overlap.

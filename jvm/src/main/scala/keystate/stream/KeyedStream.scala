@@ -55,10 +55,8 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
   /** Combines the elements of a key, two at a time. A stream emits the result so far for every
     * element; a batch emits one result for each key, the last.
     */
-  def reduce(function: ReduceFunction[T]): Dataset[T] = applied(
-    if (data.isStreaming) new RollingReduce(function, inputType)
-    else new LastReduce(function, inputType)
-  )(inputType)
+  def reduce(function: ReduceFunction[T]): Dataset[T] =
+    applied(new ReduceAdapter(function, inputType, rolling = data.isStreaming))(inputType)
 
   /** One result for each element. The function gets the element and the key's state, None if there
     * is none, and returns the result and the state to keep, None for none. It is a value state

@@ -47,7 +47,9 @@ abstract class RowStream[T] private[keystate] (
     * function of batches is called for halves after an error, until an element fails alone. For sinks,
     * and async functions with operator state, it is `KEYSTATE_DECLARATION`, as is a tag of other rows.
     */
-  def onError(letters: DeadLetters[_]): Self = withSettings(settings.copy(onError = Some(letters)))
+  def onError(deadLetters: DeadLetters[_]): Self = withSettings(
+    settings.copy(onError = Some(deadLetters))
+  )
 
   /** Any number of results for each element. */
   def flatMap[OUT: TypeInformation](function: FlatMapFunction[T, OUT]): Dataset[OUT] =

@@ -5,7 +5,7 @@ import java.time.Duration
 import org.apache.spark.sql.{Dataset, SparkSession}
 
 import keystate.{SourceFunction, TypeInformation}
-import org.apache.spark.sql.keystate.jvm.sources.{SourceBridge, SourceSettings}
+import org.apache.spark.sql.keystate.source.{SourceBridge, SourceSettings}
 
 /** What `import keystate._` adds to a SparkSession. Java makes one with `new`. */
 final class SourceOps(session: SparkSession) {

@@ -9,7 +9,7 @@ import keystate.{
   ReducingState, ReducingStateDescriptor, SortedMapState, SortedMapStateDescriptor, State,
   StateDescriptor, TypeInformation, ValueState, ValueStateDescriptor
 }
-import org.apache.spark.sql.keystate.jvm.CopiesValues
+import org.apache.spark.sql.keystate.jvm.state.CopiesValues
 
 /** The window at hand. */
 private[windows] trait WindowCursor {

@@ -6,9 +6,9 @@ import org.slf4j.LoggerFactory
 
 import keystate.backend.heap.{HeapStateBackend, LoadGuard}
 import keystate.backend.rocksdb.RocksDBStateBackendFactory
-import keystate.backend.{KeyedStateBackend, MoveNeeded, MovesStores, StateBackendFactory}
+import keystate.backend.{AdaptiveBackendFactory, KeyedStateBackend, MoveNeeded, StateBackendFactory}
+import keystate.config.Settings
 import keystate.errors.{KeystateErrors, NativeLibraryException}
-import keystate.settings.Settings
 
 /** The backend that the setting calls `auto`. A store begins on the heap, unless it is known that it
   * won't fit. When state has more than its share of the heap, the largest stores move to RocksDB, and
@@ -29,7 +29,7 @@ import keystate.settings.Settings
   */
 final class AutoStateBackendFactory private[keystate] (heap: HeapShare, maxHeap: () => Long)
     extends StateBackendFactory
-    with MovesStores {
+    with AdaptiveBackendFactory {
   import AutoStateBackendFactory._
 
   private val rocksDB = new RocksDBStateBackendFactory

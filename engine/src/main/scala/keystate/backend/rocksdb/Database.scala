@@ -15,10 +15,7 @@ import org.rocksdb.{
   RocksDBException, Status, WriteBatch, WriteOptions
 }
 
-import keystate.backend.filter.FamilyFilter
 import keystate.backend.rocksdb.DatabaseCursor.Position
-import keystate.backend.rocksdb.changes.RecentEntries
-import keystate.backend.rocksdb.offheap.{NativeBuffer, NativeHandles}
 import keystate.backend.{Change, RunFile, RunFormat}
 import keystate.errors.LocalStorageException
 import keystate.files.LocalFolder

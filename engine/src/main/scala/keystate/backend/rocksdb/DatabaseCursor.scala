@@ -6,8 +6,6 @@ import java.util.Arrays
 import org.rocksdb.RocksIterator
 
 import keystate.backend.RunFormat
-import keystate.backend.rocksdb.cursor.ForwardCursor
-import keystate.backend.rocksdb.offheap.NativeBuffer
 
 /** Goes through the entries of a family's group, from `start` (inclusive; null: the first) to `end`
   * (exclusive; null: the last), or backwards. It shows the database as it was when the cursor was

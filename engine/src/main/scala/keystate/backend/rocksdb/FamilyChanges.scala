@@ -2,8 +2,6 @@ package keystate.backend.rocksdb
 
 import java.util.Arrays
 
-import keystate.backend.rocksdb.changes.{ChangesCursor, GroupChanges, PendingChange}
-import keystate.backend.rocksdb.cursor.{LookupsInOrder, ScannedRanges, ScansInOrder, StoredCursor}
 import keystate.backend.{Change, Layout, StateFamily}
 
 /** What the open transaction has changed in one family, on top of the database. */

@@ -6,7 +6,6 @@ import java.util.Arrays
 import org.rocksdb.{ColumnFamilyHandle, ReadOptions, RocksDB, RocksDBException, Status}
 
 import keystate.backend.RunFormat
-import keystate.backend.rocksdb.offheap.NativeBuffer
 
 /** Keys that are looked up in one call of RocksDB. It sorts them, and fetches the parts of filters
   * for many of them at the same time, so a key takes about half as long as in a call of its own.

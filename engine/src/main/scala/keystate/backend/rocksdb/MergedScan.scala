@@ -2,8 +2,6 @@ package keystate.backend.rocksdb
 
 import java.util.NoSuchElementException
 
-import keystate.backend.rocksdb.changes.ChangesCursor
-import keystate.backend.rocksdb.cursor.StoredCursor
 import keystate.backend.{BytewiseOrder, Entry, EntryIterator}
 
 /** The database's entries in a range, merged with the open transaction's changes. If both have a

@@ -1,7 +1,7 @@
 package keystate.backend.rocksdb
 
+import keystate.config.Settings
 import keystate.errors.KeystateErrors
-import keystate.settings.Settings
 
 /** Settings of the RocksDB backend.
   *

@@ -4,7 +4,6 @@ import org.rocksdb.{Cache, HyperClockCache, WriteBufferManager}
 import org.slf4j.LoggerFactory
 
 import keystate.backend.HeapBudget
-import keystate.backend.rocksdb.offheap.{NativeHandles, NativeTrim}
 
 /** The memory that all stores of a JVM share. It has one block cache, which also holds RocksDB's
   * indexes and filters, one budget for write buffers, which is part of the cache's, and two on the

@@ -2,8 +2,6 @@ package keystate.backend.rocksdb
 
 import org.rocksdb.{BlockBasedTableConfig, BloomFilter, IndexType}
 
-import keystate.backend.rocksdb.offheap.NativeHandles
-
 /** What run files have in common with the files of a database, because they become such files.
   *
   * Indexes and filters are partitioned into small blocks. A whole one has megabytes. If it does not

@@ -13,13 +13,12 @@ import org.scalatest.BeforeAndAfterEach
 import org.scalatest.concurrent.Eventually
 import org.scalatest.time.{Millis, Seconds, Span}
 
-import keystate.backend.rocksdb.offheap.NativeTrim
 import keystate.backend.{
   Change, KeyedStateBackend, KeyedStateBackendSuite, RestoresFromFiles, RunFile
 }
 import keystate.errors.{ErrorCode, KeystateException, LocalStorageException}
 import keystate.keygroup.KeyGroupRange
-import keystate.run.SstFiles
+import keystate.version.SstFiles
 
 class EmbeddedRocksDBStateBackendSuite
     extends KeyedStateBackendSuite

@@ -11,11 +11,12 @@ import org.json4s.jackson.JsonMethods.parse
 import org.apache.spark.sql.{Column, Dataset}
 
 import org.apache.spark.sql.keystate.SessionCheckpoints.{numbered, numbers}
-import org.apache.spark.sql.keystate.copies.{
-  CheckpointDeletion, CheckpointImport, Fork, Promotion, Savepoint, SavepointList
-}
+import org.apache.spark.sql.keystate.canary.{Fork, Promotion}
 import org.apache.spark.sql.keystate.edit.{EditedCheckpoint, NewCheckpoint, WrittenOperator}
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
+import org.apache.spark.sql.keystate.savepoint.{
+  CheckpointDeletion, CheckpointImport, CopyIdentity, Savepoint, SavepointList
+}
 
 /** Calls that copy, make, put in another's place or delete checkpoints. */
 private[keystate] trait CopyCalls {
@@ -211,8 +212,8 @@ private[keystate] trait CopyCalls {
     checkpoints.reading(checkpoint) { opened =>
       val fork = kind match {
         case "copy" => None
-        case "fork" => Some(Fork.Identity())
-        case "successor" => Some(Fork.Identity.ofSuccessor(opened))
+        case "fork" => Some(CopyIdentity())
+        case "successor" => Some(CopyIdentity.ofSuccessor(opened))
       }
       new EditedCheckpoint(checkpoints.session, opened, checkpoints.place(target), fork)
         .write(unchanged, written, numbers(sameKeys))

@@ -6,7 +6,7 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 
 import org.apache.spark.sql.keystate.files.OwnedCheckpointFileManager
-import org.apache.spark.sql.keystate.size.BeforeCommit
+import org.apache.spark.sql.keystate.operator.BeforeCommit
 
 /** For the setting `spark.sql.streaming.checkpointFileManagerClass`. Spark also uses it for the
   * offset log and its other checkpoint files. Spark makes it by its class name, with this

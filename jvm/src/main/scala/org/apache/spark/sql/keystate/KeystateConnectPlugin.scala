@@ -6,8 +6,6 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.connect.planner.SparkConnectPlanner
 import org.apache.spark.sql.connect.plugin.RelationPlugin
 
-import org.apache.spark.sql.keystate.connect.BridgeCall
-
 /** Set as `spark.connect.extensions.relation.classes` of a Spark Connect server: clients then make
   * their calls to [[PythonBridge]] by relations, as classic sessions do by py4j. Only such a server
   * loads this class, so a classic session does not need Spark's jar for Connect.

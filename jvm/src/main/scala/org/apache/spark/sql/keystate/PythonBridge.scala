@@ -26,16 +26,15 @@ import org.apache.spark.sql.keystate.SessionCheckpoints.numbers
 import org.apache.spark.sql.keystate.checkpoint.{
   CheckpointDifference, CheckpointReader, StoredOperatorState
 }
-import org.apache.spark.sql.keystate.connect.WorkerPython
 import org.apache.spark.sql.keystate.edit.BatchInput
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 import org.apache.spark.sql.keystate.plan.{
   DistinctHashes, InputRole, KeyedProcess, OperatorInput, PartialAggregate, Selected, WithoutRepeats
 }
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
+import org.apache.spark.sql.keystate.realtime.RealTimeSession
 import org.apache.spark.sql.keystate.source.{AvailableNowLimits, PythonSource, StatefulSource}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
-import org.apache.spark.sql.keystate.store.RealTimeSession
 import org.apache.spark.sql.keystate.table.{AsOf, CheckpointTables}
 
 /** Every call that the Python package makes in a session: by py4j in a classic one, by

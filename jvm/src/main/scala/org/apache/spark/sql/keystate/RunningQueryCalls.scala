@@ -8,7 +8,7 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.SessionCheckpoints.numbered
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
 import org.apache.spark.sql.keystate.rescale.{
-  AtBorder, QueryRescaling, RescaleRequests, StopAtShutdown
+  QueryRescaling, RescaleRequests, StopAfterBatch, StopAtShutdown
 }
 import org.apache.spark.sql.keystate.shim.RealTimeMode
 
@@ -34,10 +34,10 @@ private[keystate] trait RunningQueryCalls {
   /** Waits until the micro-batch of a query has ended, or for so many ms, and lets no other one
     * begin until `letGo`. Returns whether none runs now.
     */
-  def holdAtBorder(query: String, millis: Long): Boolean =
-    checkpoints.activeQuery(query).forall(AtBorder.hold(_, millis))
+  def holdAfterBatch(query: String, millis: Long): Boolean =
+    checkpoints.activeQuery(query).forall(StopAfterBatch.hold(_, millis))
 
-  def letGo(checkpoint: String): Unit = AtBorder.letGo(checkpoint)
+  def letGo(checkpoint: String): Unit = StopAfterBatch.letGo(checkpoint)
 
   /** When this JVM is told to end, a query ends before, at the end of its micro-batch. */
   def stopAtShutdown(query: String, graceMillis: Long): Unit =

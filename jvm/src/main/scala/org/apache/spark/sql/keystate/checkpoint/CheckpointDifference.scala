@@ -2,10 +2,9 @@ package org.apache.spark.sql.keystate.checkpoint
 
 import org.json4s._
 
-import keystate.backend.{Change, GroupedKey, Layout, StateFamily}
+import keystate.backend.{Change, Expiry, GroupedKey, Layout, StateFamily}
 import keystate.checkpoint.KeyDifference
 import keystate.errors.KeystateErrors
-import keystate.ttl.Expiry
 import keystate.version.Manifest
 
 /** How the keys of the states differ between two checkpoints, each after its last committed

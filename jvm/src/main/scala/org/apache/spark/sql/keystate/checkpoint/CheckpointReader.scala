@@ -10,8 +10,8 @@ import org.json4s.jackson.JsonMethods.{compact, parse, render}
 import keystate.errors.{KeystateErrors, MissingVersionException}
 import keystate.files.StoreLocation
 import org.apache.spark.sql.keystate.files.CheckpointFiles
-import org.apache.spark.sql.keystate.metadata.StaticInputs
-import org.apache.spark.sql.keystate.spec.OwnFamilies
+import org.apache.spark.sql.keystate.operator.StaticInputs
+import org.apache.spark.sql.keystate.spec.SystemColumnFamilies
 
 /** What is read of checkpoints without a Spark job, as JSON, and requests to forget keys. It needs
   * Spark's classes, and no session: [[org.apache.spark.sql.keystate.LocalBridge]] runs it in a JVM of its own.
@@ -113,7 +113,7 @@ private[keystate] class CheckpointReader(settings: => Configuration) {
   }
 
   private def ranInRealTime(opened: QueryCheckpoint, operator: Long, batch: Long): Boolean =
-    manifestAfter(opened, operator, batch).exists(OwnFamilies.isMadeInRealTime)
+    manifestAfter(opened, operator, batch).exists(SystemColumnFamilies.isMadeInRealTime)
 
   /** Also true of a micro-batch that would have taken it in if the query had any. */
   private def takesInitial(opened: QueryCheckpoint, operator: Long, batch: Long): Boolean =

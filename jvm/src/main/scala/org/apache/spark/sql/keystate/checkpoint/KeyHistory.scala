@@ -13,7 +13,7 @@ import keystate.errors.{KeystateErrors, MissingVersionException}
 import keystate.files.{Concurrently, StoreLocation}
 import keystate.keygroup.KeyGroups
 import keystate.version.Manifest
-import org.apache.spark.sql.keystate.spec.{OwnFamilies, StoredTypes}
+import org.apache.spark.sql.keystate.spec.{StoredTypes, SystemColumnFamilies}
 import org.apache.spark.sql.keystate.state.Timers
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
@@ -116,7 +116,7 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
         one <- there
         family <- one.manifest.families
         isState = KeystateCodec.owns(family)
-        if isState || family.name == OwnFamilies.TimersName
+        if isState || family.name == SystemColumnFamilies.TimersName
       } yield (one, family, isState)
       val found = Concurrently.map(families) { case (one, family, isState) =>
         one.batch -> Either.cond(isState, state(one, family), timers(one, family))

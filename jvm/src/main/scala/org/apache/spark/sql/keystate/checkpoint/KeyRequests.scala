@@ -11,7 +11,7 @@ import keystate.keygroup.KeyGroups
 import org.apache.spark.sql.keystate.files.CheckpointOwner
 import org.apache.spark.sql.keystate.forget.{ForgetFiles, ForgottenKey, StoredKey}
 import org.apache.spark.sql.keystate.metadata.RecordedStates
-import org.apache.spark.sql.keystate.spec.{OwnFamilies, StoredTypes}
+import org.apache.spark.sql.keystate.spec.{StoredTypes, SystemColumnFamilies}
 
 /** Asks that keys be forgotten, by whatever run of the query comes to it, and looks what is left of
   * them. Without a Spark job.
@@ -44,7 +44,7 @@ private[keystate] final class KeyRequests(checkpoint: QueryCheckpoint, operator:
   /** The columns of an operator's key. None if it has no state by key. */
   private def keyOf(id: Long): Option[(Long, StructType)] = {
     val families = checkpoint.manifest(last, id, 0, StoreLocation.DefaultStore).families
-    if (families.exists(_.name == OwnFamilies.RawKeyedName))
+    if (families.exists(_.name == SystemColumnFamilies.RawKeyedName))
       throw KeystateErrors.cannotForget(
         s"operator $id has raw keyed state: of such a stream only its function knows what is a " +
           "key's. Let the function forget the key, when a row tells it"

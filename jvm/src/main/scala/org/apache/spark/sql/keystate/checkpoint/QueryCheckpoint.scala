@@ -27,7 +27,7 @@ import org.apache.spark.sql.keystate.metadata.{
 }
 import org.apache.spark.sql.keystate.rescale.CommittedPartitions
 import org.apache.spark.sql.keystate.shim.LogEntries
-import org.apache.spark.sql.keystate.spec.OwnFamilies
+import org.apache.spark.sql.keystate.spec.SystemColumnFamilies
 
 /** A query's checkpoint as it is on storage: its last committed micro-batch, and where the state
   * after it is.
@@ -223,7 +223,7 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
     * @param families
     *   all that the operator has in a version
     */
-  def keySchema(operator: Long, families: Seq[StateFamily]): StructType = OwnFamilies
+  def keySchema(operator: Long, families: Seq[StateFamily]): StructType = SystemColumnFamilies
     .keyOf(families)
     .getOrElse(throw KeystateErrors.noSchema(s"${operatorFolder(operator)}"))
 

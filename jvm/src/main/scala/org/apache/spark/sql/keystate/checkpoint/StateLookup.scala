@@ -13,11 +13,10 @@ import org.apache.spark.sql.catalyst.optimizer.NormalizeFloatingNumbers
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
-import keystate.backend.{Change, GroupedKey, StateFamily, StateValue}
+import keystate.backend.{Change, Expiry, GroupedKey, StateFamily, StateValue}
 import keystate.errors.KeystateErrors
 import keystate.files.StoreLocation
 import keystate.keygroup.KeyGroups
-import keystate.ttl.Expiry
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, OrderedKeyCodec}
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, StoredTypes}

@@ -10,20 +10,20 @@ import org.apache.spark.sql.internal.SQLConf
 import keystate.errors.KeystateErrors
 import keystate.files.{Concurrently, StoreLocation}
 import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
-import org.apache.spark.sql.keystate.copies.{CheckpointDraft, Fork}
+import org.apache.spark.sql.keystate.savepoint.{CheckpointDraft, CopyIdentity}
 import org.apache.spark.sql.keystate.spec.{StateSpec, TimeMode}
 
 /** Makes a changed copy of a checkpoint as it was after its last committed micro-batch. The state of
   * an operator that is edited is written anew, that of the others is copied.
   *
   * @param fork
-  *   of a [[Fork]] whose it is
+  *   of a fork or a successor whose it is
   */
 private[keystate] final class EditedCheckpoint(
     session: SparkSession,
     source: QueryCheckpoint,
     target: Path,
-    fork: Option[Fork.Identity] = None
+    fork: Option[CopyIdentity] = None
 ) {
   private val draft = new CheckpointDraft(
     source,

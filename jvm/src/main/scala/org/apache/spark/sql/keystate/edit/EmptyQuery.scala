@@ -14,15 +14,15 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.streaming.Trigger
 import org.apache.spark.sql.types.{BooleanType, StructType}
 
+import keystate.config.Settings
 import keystate.files.StoreLocation
-import keystate.settings.Settings
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
-import org.apache.spark.sql.keystate.copies.CheckpointDraft
 import org.apache.spark.sql.keystate.operator.{
-  FunctionRun, FunctionRunner, OperatorFunction, OperatorTaskContext, TaskRows
+  FunctionPass, FunctionRunner, OperatorFunction, OperatorTaskContext, TaskRows
 }
 import org.apache.spark.sql.keystate.plan.{KeyedProcess, OperatorInput}
+import org.apache.spark.sql.keystate.savepoint.CheckpointDraft
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.state.DueTimers
 
@@ -89,8 +89,8 @@ private[keystate] object EmptyQuery {
   private object NoFunction extends OperatorFunction with FunctionRunner {
     override def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): FunctionRunner = this
 
-    override def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionRun =
-      new FunctionRun {
+    override def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionPass =
+      new FunctionPass {
         // Read to its end, as a run is.
         override def output: Iterator[InternalRow] = rows.filter(_ => false)
         override def updated: Long = 0

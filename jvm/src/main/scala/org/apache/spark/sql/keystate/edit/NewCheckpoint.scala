@@ -7,8 +7,8 @@ import org.apache.spark.sql.classic.SparkSession
 import keystate.errors.KeystateErrors
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
-import org.apache.spark.sql.keystate.copies.CheckpointDraft
 import org.apache.spark.sql.keystate.files.{OffsetEntry, QueryLogs}
+import org.apache.spark.sql.keystate.savepoint.CheckpointDraft
 
 /** Makes the checkpoint that a new query begins from, of DataFrames. Its operators and logs are those
   * of an [[EmptyQuery]] for each operator, with other version files, and without offsets.

@@ -12,9 +12,9 @@ import keystate.backend.StateFamily
 import keystate.checkpoint.OperatorState
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
-import org.apache.spark.sql.keystate.copies.CheckpointDraft
-import org.apache.spark.sql.keystate.metadata.StaticInputs
-import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateSpec, TimeMode}
+import org.apache.spark.sql.keystate.operator.StaticInputs
+import org.apache.spark.sql.keystate.savepoint.CheckpointDraft
+import org.apache.spark.sql.keystate.spec.{StateSpec, SystemColumnFamilies, TimeMode}
 
 /** Writes an operator into a new checkpoint: what describes it, and its state. */
 private[keystate] final class OperatorWriter(
@@ -60,12 +60,12 @@ private[keystate] final class OperatorWriter(
   ): Manifest = {
     val isOfAnyTimeMode = of.spec.timeMode match {
       case TimeMode.Auto => true
-      case TimeMode.AsBefore => before.exists(OwnFamilies.takesTimeMode)
+      case TimeMode.AsBefore => before.exists(SystemColumnFamilies.takesTimeMode)
       case _ => false
     }
     val described = manifest.families.map(StaticInputs.written(_, before, of.hasRun)).map {
       case family if isOfAnyTimeMode && family.name == StateStore.DEFAULT_COL_FAMILY_NAME =>
-        family.copy(properties = OwnFamilies.ofAnyTimeMode(family.properties))
+        family.copy(properties = SystemColumnFamilies.ofAnyTimeMode(family.properties))
       case family => family
     }
     val keyed = described.map { family =>
@@ -82,14 +82,14 @@ private[keystate] final class OperatorWriter(
   private def subtaskFamilies(
       of: WrittenOperator,
       stays: Map[String, StateFamily]
-  ): Seq[OwnFamilies.Definition] =
+  ): Seq[SystemColumnFamilies.Definition] =
     stays.toSeq.collect {
       case (name, old) if StateSpec.isBroadcast(old) => (name, old.layout, old.properties)
     } ++
       of.spec.broadcast.map(state => (state.name, state.layout, state.properties)) ++
-      Option.when(hasBroadcast(of, stays))(OwnFamilies.broadcastTagFamily) ++
-      stays.get(OwnFamilies.RawKeyedName).map(_ => OwnFamilies.rawKeyedFamily) ++
-      of.lists.map(lists => OwnFamilies.operatorStateFamily(lists.types))
+      Option.when(hasBroadcast(of, stays))(SystemColumnFamilies.broadcastTagFamily) ++
+      stays.get(SystemColumnFamilies.RawKeyedName).map(_ => SystemColumnFamilies.rawKeyedFamily) ++
+      of.lists.map(lists => SystemColumnFamilies.operatorStateFamily(lists.types))
 
   /** Broadcast state gets a new tag, and operator state none: so no worker takes what it has for
     * what is written here.
@@ -102,7 +102,7 @@ private[keystate] final class OperatorWriter(
     def entry(family: String, key: Array[Byte], value: String) =
       SubtaskEntry(partition, family, key, value.getBytes(UTF_8))
     val tag = Option.when(hasBroadcast(of, stays)) {
-      entry(OwnFamilies.BroadcastTag, Array.emptyByteArray, UUID.randomUUID.toString)
+      entry(SystemColumnFamilies.BroadcastTag, Array.emptyByteArray, UUID.randomUUID.toString)
     }
     val lists = of.lists.map { lists =>
       entry(OperatorState.FamilyName, OperatorState.StateKey, lists.subtasks(partition))

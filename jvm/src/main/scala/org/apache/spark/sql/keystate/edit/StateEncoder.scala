@@ -17,7 +17,7 @@ import keystate.errors.KeystateErrors
 import keystate.keygroup.KeyGroups
 import org.apache.spark.sql.keystate.encoding.{OrderedKeyCodec, StateRows}
 import org.apache.spark.sql.keystate.operator.{KeyReader, Routing}
-import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateKind, StateSpec}
+import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, SystemColumnFamilies}
 import org.apache.spark.sql.keystate.state.Timers
 
 /** Turns the rows of a DataFrame into entries of a state. The first column is the key, a struct; the
@@ -42,10 +42,10 @@ private[keystate] final class StateEncoder(
   private val keyAttributes: Seq[Attribute] = DataTypeUtils.toAttributes(keySchema)
   private val keys =
     new KeyReader(Routing.normalized(keyAttributes), keyAttributes, maxParallelism)
-  private val name = state.fold(OwnFamilies.TimersName)(_.name)
+  private val name = state.fold(SystemColumnFamilies.TimersName)(_.name)
   private val rowSchema =
     StructType(StructField("key", keySchema) +: StateEncoder.columns(state).fields)
-  private val nulls = new DeclaredNulls(rowSchema)
+  private val nulls = new NullChecks(rowSchema)
   private val encode: (Array[Byte], InternalRow) => (Array[Byte], Array[Byte]) = state match {
     case None => timer
     case Some(spec) =>
@@ -58,7 +58,7 @@ private[keystate] final class StateEncoder(
 
   def apply(row: InternalRow): Change = {
     if (row.isNullAt(0)) refuse(row, "its key is null")
-    nulls.in(row).foreach(where => refuse(row, DeclaredNulls.told(where)))
+    nulls.in(row).foreach(where => refuse(row, NullChecks.told(where)))
     val struct = row.getStruct(0, keySchema.length)
     val (key, bytes) = encode(bytesOf(keys.key(struct)), row)
     Change(family, keys.group(struct), key, bytes)

@@ -16,12 +16,12 @@ import org.apache.spark.util.{SerializableConfiguration, Utils}
 
 import keystate.backend.{Change, StateFamily}
 import keystate.checkpoint.{PartitionState, Repartitioning, StoreReader}
+import keystate.config.Settings
 import keystate.files.{LocalFolder, StoreLocation}
 import keystate.keygroup.KeyGroups
-import keystate.settings.Settings
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.files.{SparkCheckpointStorage, TaskFolder}
-import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateKind, StateSpec}
+import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, SystemColumnFamilies}
 
 /** The rows of a state.
   *
@@ -31,7 +31,7 @@ import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateKind, StateSpec}
   *   the key, a struct, and what [[StateEncoder.columns]] tells; of broadcast state without the key
   */
 private[keystate] final case class StateRowsOf(state: Option[StateSpec], rows: DataFrame) {
-  def name: String = state.fold(OwnFamilies.TimersName)(_.name)
+  def name: String = state.fold(SystemColumnFamilies.TimersName)(_.name)
 }
 
 /** States that are taken over as they are stored.

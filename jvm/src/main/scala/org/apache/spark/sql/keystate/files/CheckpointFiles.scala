@@ -20,8 +20,8 @@ import org.apache.spark.deploy.SparkHadoopUtil
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.internal.SQLConf
 
+import keystate.config.Settings
 import keystate.errors.{DamagedFileException, UnsupportedFormatException}
-import keystate.settings.Settings
 
 /** Opens and writes the files of checkpoints. */
 private[keystate] object CheckpointFiles {
@@ -41,12 +41,12 @@ private[keystate] object CheckpointFiles {
     }
 
   /** What manages the logs and the metadata of a query: as `create`, but what its run has read or
-    * written is not asked for again ([[RunMemory]]).
+    * written is not asked for again ([[CheckpointCache]]).
     */
   def ofRun(path: Path, conf: Configuration): CheckpointFileManager =
-    new RunCheckpointFileManager(create(path, conf))
+    new CachingCheckpointFileManager(create(path, conf))
 
-  /** Whether Spark's logs are written by Keystate's manager, which tells the [[RunMemory]]. */
+  /** Whether Spark's logs are written by Keystate's manager, which tells the [[CheckpointCache]]. */
   def managesLogs(conf: Configuration): Boolean = conf.get(Setting) == Settings.FileManagerClass
 
   /** Writes a file whole. If that fails, no new file is left. */

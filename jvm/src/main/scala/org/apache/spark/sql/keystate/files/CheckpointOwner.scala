@@ -64,7 +64,7 @@ private[keystate] object CheckpointOwner extends Logging {
       run: String,
       owners: OwnerFiles,
       place: Option[Place],
-      memory: Option[RunMemory]
+      memory: Option[CheckpointCache]
   ) extends Claim {
 
     /** The last micro-batch that had an entry in the offset log when the checkpoint was taken, if
@@ -107,11 +107,12 @@ private[keystate] object CheckpointOwner extends Logging {
           throw e
       }
     val memory = Option.when(CheckpointFiles.managesLogs(conf)) {
-      new RunMemory(checkpoint, Thread.currentThread)
+      new CheckpointCache(checkpoint, Thread.currentThread)
     }
     val held = Held(number, run, owners, place, memory)
     claims.put(CheckpointFiles.plainPlace(checkpoint), held)
-    if (!owners.files.isLocal) memory.foreach(new FirstReads(checkpoint, owners.files, _).run())
+    if (!owners.files.isLocal)
+      memory.foreach(new CheckpointPrefetch(checkpoint, owners.files, _).run())
     if (memory.isDefined) held.begun = Some(lastOf(QueryLogs.offsets(conf, checkpoint).batches))
     found.numbers.filter(_ <= number - Kept).foreach(owners.delete)
   }
@@ -271,7 +272,7 @@ private[keystate] object CheckpointOwner extends Logging {
     checkpointOf(log).filter(claimOf(_).isInstanceOf[Failed]).foreach(checkFinished(_, files))
 
   /** What the run knows that holds the checkpoint of a path. */
-  private[files] def memoryOf(path: Path): Option[RunMemory] =
+  private[files] def cacheOf(path: Path): Option[CheckpointCache] =
     if (claims.isEmpty) None
     else
       Iterator

@@ -13,7 +13,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 class OwnedCheckpointFileManager(path: Path, conf: Configuration) extends CheckpointFileManager {
   import OwnedCheckpointFileManager.CutOffEntry
 
-  private val files = new RunCheckpointFileManager(CheckpointFiles.select(path, conf))
+  private val files = new CachingCheckpointFileManager(CheckpointFiles.select(path, conf))
 
   override def createAtomic(
       path: Path,

@@ -14,7 +14,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 import org.apache.spark.util.ThreadUtils
 
 import org.apache.spark.sql.keystate.files.CheckpointOwner
-import org.apache.spark.sql.keystate.recent.Recent
+import org.apache.spark.sql.keystate.metrics.Recent
 
 /** What the micro-batches of one run of a query forget, in the driver.
   *

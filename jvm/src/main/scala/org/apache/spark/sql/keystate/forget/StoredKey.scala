@@ -5,7 +5,7 @@ import java.util.Arrays
 import scala.collection.mutable
 
 import keystate.backend.{GroupedKey, KeyedStateBackend, Layout, StateFamily}
-import org.apache.spark.sql.keystate.spec.OwnFamilies
+import org.apache.spark.sql.keystate.spec.SystemColumnFamilies
 import org.apache.spark.sql.keystate.state.Timers
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
@@ -24,7 +24,7 @@ private[keystate] final class StoredKey(group: Int, key: Array[Byte]) {
     }.sum
 
   private def in(backend: KeyedStateBackend, family: StateFamily): Seq[Array[Byte]] =
-    if (family.name == OwnFamilies.TimersName)
+    if (family.name == SystemColumnFamilies.TimersName)
       scan(backend, family, null)(entry => Arrays.equals(Timers.keyOf(entry), key))
     else if (!KeystateCodec.owns(family)) Nil
     else if (family.layout == Layout.Point)

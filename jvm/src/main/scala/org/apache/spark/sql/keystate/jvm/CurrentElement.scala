@@ -5,9 +5,9 @@ import org.apache.spark.sql.catalyst.InternalRow
 import keystate.errors.KeystateErrors
 import keystate.{BroadcastOnTimerContext, TimeDomain, TimerService}
 import org.apache.spark.sql.keystate.encoding.PlainValues
-import org.apache.spark.sql.keystate.jvm.calls.ElementCall
+import org.apache.spark.sql.keystate.jvm.state.CurrentKey
 import org.apache.spark.sql.keystate.operator.OperatorTaskContext
-import org.apache.spark.sql.keystate.spec.OwnFamilies
+import org.apache.spark.sql.keystate.spec.SystemColumnFamilies
 import org.apache.spark.sql.keystate.state.{DueTimers, Timer, Timers}
 
 /** The element or timer that a function is called for, and what the function can learn about it. It
@@ -128,7 +128,7 @@ private[jvm] abstract class CurrentElement(
     val own = timers.getOrElse(
       throw KeystateErrors.declaration("Timers need a key, and an onTimer method in the function.")
     )
-    cursor.check(OwnFamilies.TimersName)
+    cursor.check(SystemColumnFamilies.TimersName)
     own.set(
       domain,
       time,

@@ -8,7 +8,6 @@ import keystate.{
   KeyedBroadcastProcessFunction, KeyedCoProcessFunction, KeyedProcessFunction, ProcessFunction,
   RichFunction, RuntimeContext, TimeDomain
 }
-import org.apache.spark.sql.keystate.jvm.calls.AsyncSettings
 
 /** How a subtask calls a function, whatever kind of function it is. */
 private[keystate] sealed abstract class FunctionCalls(val function: RichFunction) {
@@ -119,7 +118,7 @@ private[keystate] object FunctionCalls {
       throw new IllegalStateException("a function of batches takes no single element")
   }
 
-  /** Its calls are made by [[org.apache.spark.sql.keystate.jvm.calls.OverlappingCalls]]. */
+  /** Its calls are made by [[org.apache.spark.sql.keystate.jvm.OverlappingCalls]]. */
   final class Overlapping(val own: AsyncAdapter) extends FunctionCalls(own) {
     override def hasTimers: Boolean =
       overrides("onTimer", classOf[AsyncKeyedProcessFunction[_, _, _]], own.function)

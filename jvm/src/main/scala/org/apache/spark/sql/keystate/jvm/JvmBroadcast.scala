@@ -11,25 +11,24 @@ import keystate.{
   BroadcastState, Collector, KeyedBroadcastContext, KeyedStateFunction, MapStateDescriptor,
   OutputTag, State, StateDescriptor
 }
-import org.apache.spark.sql.keystate.jvm.state.DeclaredState
-import org.apache.spark.sql.keystate.operator.EventTimeReader
-import org.apache.spark.sql.keystate.operator.OperatorTaskContext
+import org.apache.spark.sql.keystate.jvm.state.{CurrentKey, JvmBroadcastState, JvmStateSpec}
+import org.apache.spark.sql.keystate.operator.{EventTimeReader, OperatorTaskContext}
 
 /** The broadcast side of a JVM function.
   *
   * @param element
   *   the encoder of broadcast elements, bound to the columns that are broadcast
   */
-private[keystate] final case class DeclaredBroadcast(
+private[keystate] final case class JvmBroadcastSpec(
     element: ExpressionEncoder[Any],
-    states: Seq[DeclaredState]
+    states: Seq[JvmStateSpec]
 )
 
 /** Processes the broadcast elements of a JVM function's subtask. */
 private[keystate] final class JvmBroadcast(
-    declared: DeclaredBroadcast,
+    declared: JvmBroadcastSpec,
     calls: FunctionCalls,
-    keyed: Seq[DeclaredState],
+    keyed: Seq[JvmStateSpec],
     runtime: TaskRuntimeContext,
     cursor: CurrentKey,
     currentKey: () => Any,

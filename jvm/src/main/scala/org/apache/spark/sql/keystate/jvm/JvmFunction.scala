@@ -9,10 +9,9 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.util.Utils
 
 import keystate.RichFunction
-import org.apache.spark.sql.keystate.jvm.letters.DeclaredLetters
-import org.apache.spark.sql.keystate.jvm.state.{DeclaredOperatorState, DeclaredState}
+import org.apache.spark.sql.keystate.jvm.state.{JvmOperatorStateSpec, JvmStateSpec}
 import org.apache.spark.sql.keystate.operator.{
-  FunctionRun, FunctionRunner, OperatorFunction, OperatorTaskContext, TaskRows
+  FunctionPass, FunctionRunner, OperatorFunction, OperatorTaskContext, TaskRows
 }
 import org.apache.spark.sql.keystate.state.DueTimers
 
@@ -31,7 +30,7 @@ import org.apache.spark.sql.keystate.state.DueTimers
   *   None if it takes no broadcast elements
   * @param late
   *   for each input the name of the side output that its late rows go to, if that is read
-  * @param letters
+  * @param deadLetters
   *   None if an error of a row ends the query
   */
 private[keystate] final class JvmFunction(
@@ -39,17 +38,17 @@ private[keystate] final class JvmFunction(
     val inputs: Seq[ExpressionEncoder[Any]],
     val key: ExpressionEncoder[Any],
     val outputs: Outputs,
-    val states: Seq[DeclaredState],
-    val operatorState: DeclaredOperatorState,
-    val broadcast: Option[DeclaredBroadcast],
+    val states: Seq[JvmStateSpec],
+    val operatorState: JvmOperatorStateSpec,
+    val broadcast: Option[JvmBroadcastSpec],
     val late: Seq[Option[String]],
-    val letters: Option[DeclaredLetters]
+    val deadLetters: Option[DeadLetterSpec]
 ) extends OperatorFunction
     with FunctionRunner {
 
   override def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): FunctionRunner = this
 
-  override def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionRun = {
+  override def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionPass = {
     var pass = Option.empty[OpenedFunction#Pass]
     var failed = false
     // These listeners run before the store is released, so no other attempt can have the instance
@@ -78,7 +77,7 @@ private[keystate] final class JvmFunction(
     operatorState,
     broadcast,
     late,
-    letters
+    deadLetters
   )
 
   def newInstance(): FunctionCalls = FunctionCalls(

@@ -17,7 +17,10 @@ import keystate.{
   ValueStateDescriptor
 }
 import org.apache.spark.sql.keystate.encoding.{ObjectCodec, StoredOrder}
-import org.apache.spark.sql.keystate.jvm.state.DeclaredState
+import org.apache.spark.sql.keystate.jvm.state.{
+  CurrentKey, JvmAggregatingState, JvmFoldingState, JvmListState, JvmMapState, JvmReducingState,
+  JvmStateSpec, JvmValueState
+}
 import org.apache.spark.sql.keystate.metrics.FunctionMetrics
 import org.apache.spark.sql.keystate.operator.{BatchInfo, KeyReader, OperatorTaskContext}
 import org.apache.spark.sql.keystate.spec.StateKind
@@ -32,7 +35,7 @@ private[keystate] abstract class JvmRuntimeContext(cursor: CurrentKey) extends R
     states(descriptor.name).asInstanceOf[S]
 
   /** The state with this name, and its index. */
-  protected def declared(name: String, declare: => DeclaredState): (DeclaredState, Int)
+  protected def declared(name: String, declare: => JvmStateSpec): (JvmStateSpec, Int)
 
   override def provide[S <: State](descriptor: StateDescriptor[S]): S = {
     if (states.contains(descriptor.name)) throw KeystateErrors.twoStates(descriptor.name)
@@ -59,7 +62,7 @@ private[keystate] abstract class JvmRuntimeContext(cursor: CurrentKey) extends R
       )
     case of: ListStateDescriptor[_] =>
       val (state, i) =
-        declared(of.name, DeclaredState("list", StateKind.List, of, of.elementType))
+        declared(of.name, JvmStateSpec("list", StateKind.List, of, of.elementType))
       new JvmListState(state.spec, i, new ObjectCodec(state.value), cursor)
     case of: MapStateDescriptor[_, _] => map("map", StateKind.Map, of, (of.keyType, of.valueType))
     case of: SortedMapStateDescriptor[_, _] =>
@@ -74,7 +77,7 @@ private[keystate] abstract class JvmRuntimeContext(cursor: CurrentKey) extends R
       default: Any = null
   ): JvmValueState = {
     val (state, i) =
-      declared(descriptor.name, DeclaredState(kind, StateKind.Value, descriptor, valueType))
+      declared(descriptor.name, JvmStateSpec(kind, StateKind.Value, descriptor, valueType))
     new JvmValueState(state.spec, i, new ObjectCodec(state.value), cursor, default)
   }
 
@@ -87,7 +90,7 @@ private[keystate] abstract class JvmRuntimeContext(cursor: CurrentKey) extends R
   ): JvmMapState = {
     val (state, i) = declared(
       descriptor.name,
-      DeclaredState(name, kind, descriptor, types._2, Some(types._1), order)
+      JvmStateSpec(name, kind, descriptor, types._2, Some(types._1), order)
     )
     new JvmMapState(
       state.spec,
@@ -102,7 +105,7 @@ private[keystate] abstract class JvmRuntimeContext(cursor: CurrentKey) extends R
 /** Notes on the driver which states a function asks for in `open`. */
 private[keystate] final class DiscoveryContext(name: Option[String])
     extends JvmRuntimeContext(new CurrentKey) {
-  val found = mutable.ArrayBuffer.empty[DeclaredState]
+  val found = mutable.ArrayBuffer.empty[JvmStateSpec]
 
   /** Whether it asked for its metrics. */
   var hasMetrics = false
@@ -114,7 +117,7 @@ private[keystate] final class DiscoveryContext(name: Option[String])
     metrics.group
   }
 
-  override protected def declared(name: String, declare: => DeclaredState): (DeclaredState, Int) = {
+  override protected def declared(name: String, declare: => JvmStateSpec): (JvmStateSpec, Int) = {
     found += declare
     (found.last, found.size - 1)
   }
@@ -161,7 +164,7 @@ private final class KeyGroupOf(
 
 /** The context of a function in a task. */
 private[keystate] final class TaskRuntimeContext(
-    states: Seq[DeclaredState],
+    states: Seq[JvmStateSpec],
     cursor: CurrentKey,
     key: ExpressionEncoder[Any],
     context: () => OperatorTaskContext
@@ -173,7 +176,7 @@ private[keystate] final class TaskRuntimeContext(
   override def getMetricGroup: MetricGroup =
     if (context().spec.metrics) metrics.group else throw KeystateErrors.noMetricsPlanned()
 
-  override protected def declared(name: String, declare: => DeclaredState): (DeclaredState, Int) =
+  override protected def declared(name: String, declare: => JvmStateSpec): (JvmStateSpec, Int) =
     states.indexWhere(_.spec.name == name) match {
       case -1 => throw KeystateErrors.notDeclared(name, "open")
       case i => (states(i), i)

@@ -15,11 +15,8 @@ import keystate.{
   Collector, DeadLetter, InitialStateFunction, MapStateDescriptor, OutputTag,
   ReadOnlyBroadcastState, TimeDomain
 }
-import org.apache.spark.sql.keystate.jvm.calls.{
-  CallHost, ElementBatch, ElementCall, OverlappingCalls
-}
-import org.apache.spark.sql.keystate.jvm.letters.{Changes, GuardedCalls}
-import org.apache.spark.sql.keystate.operator.{FunctionRun, OperatorTaskContext, TaskRows}
+import org.apache.spark.sql.keystate.jvm.state.{CurrentKey, JvmOperatorState}
+import org.apache.spark.sql.keystate.operator.{FunctionPass, OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.realtime.{LiveRows, LiveTimers}
 import org.apache.spark.sql.keystate.state.{DueTimers, FamilyEntries, Timer, Timers}
 
@@ -68,11 +65,11 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
 
   /** Null if an error of a row ends the query. */
   private val guarded: GuardedCalls =
-    function.letters
+    function.deadLetters
       .map(new GuardedCalls(_, opening, operatorState.fold(() => () => ())(own => own.keep _)))
       .orNull
-  private val deadLetters = function.letters.map { letters =>
-    (letters.policy.tag, runtime.metrics.group.counter(OpenedFunction.DeadLetters))
+  private val deadLetters = function.deadLetters.map { spec =>
+    (spec.policy.tag, runtime.metrics.group.counter(OpenedFunction.DeadLetters))
   }
   private val guardsSecond =
     guarded != null && !user.isInstanceOf[InitialStateFunction[_, _]]
@@ -118,7 +115,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       live: Option[LiveRows],
       context: OperatorTaskContext
   ) extends Iterator[InternalRow]
-      with FunctionRun {
+      with FunctionPass {
     private val readers = context.inputs.toArray
     private val timerKey = new UnsafeRow(readers.head.keys.width)
     private val isKeyed = readers.head.keys.width > 0
@@ -166,7 +163,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     private def end(): Unit = {
       ended = true
       live.foreach(rows => context.addMetrics(rows.metrics))
-      if (guarded != null) guarded.letters.end()
+      if (guarded != null) guarded.deadLetters.end()
       guard("snapshotState")(operatorState.foreach(_.snapshot(context)))
       if (runtime.metrics.nonEmpty)
         guard("metrics")(context.addMetrics(runtime.metrics.report()))
@@ -288,12 +285,13 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     val anew = Option.when(element.timer == null)(
       (element.input, element.reader(element.input)(element.row), element.row)
     )
-    emitLetter(guarded.letters.of(error, cursor.currentRow, anew, Option(element.timer)))
+    emitDeadLetter(guarded.deadLetters.of(error, cursor.currentRow, anew, Option(element.timer)))
   }
 
-  private def emitLetter(letter: DeadLetter[Any]): Unit = deadLetters.foreach { case (tag, count) =>
-    count.inc()
-    emit(tag, letter)
+  private def emitDeadLetter(letter: DeadLetter[Any]): Unit = deadLetters.foreach {
+    case (tag, count) =>
+      count.inc()
+      emit(tag, letter)
   }
 
   /** Removes all results but the first. */
@@ -333,9 +331,9 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
           .applyOrElse(error, (fatal: Throwable) => throw fatal)
       }
 
-    // In the order of the calls, whichever ended first: so letters have the same ids again.
+    // In the order of the calls, whichever ended first: so dead letters have the same ids again.
     override def settle(calls: Seq[ElementCall]): Unit = if (guarded != null) calls.foreach { call =>
-      if (call.error == null) guarded.letters.succeeded(1)
+      if (call.error == null) guarded.deadLetters.succeeded(1)
       else {
         val letter = new ArrayDeque[InternalRow]
         enter(call, letter)
@@ -389,7 +387,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
           forget(before)
           cursor.changed()
           val of = Timer(domain, time, cursor.group, cursor.key)
-          emitLetter(guarded.letters.of(error, cursor.currentRow, None, Some(of)))
+          emitDeadLetter(guarded.deadLetters.of(error, cursor.currentRow, None, Some(of)))
         }
       }
   }

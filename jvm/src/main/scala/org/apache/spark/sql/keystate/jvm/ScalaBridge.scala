@@ -10,15 +10,14 @@ import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => 
 import org.apache.spark.sql.internal.StaticSQLConf
 import org.apache.spark.sql.{Dataset, Row}
 
+import keystate.config.Settings
 import keystate.errors.{KeystateErrors, KeystateException}
-import keystate.settings.Settings
 import keystate.{RichFunction, TypeInformation}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
-import org.apache.spark.sql.keystate.jvm.letters.DeclaredLetters
-import org.apache.spark.sql.keystate.jvm.state.DeclaredState
+import org.apache.spark.sql.keystate.jvm.state.JvmStateSpec
 import org.apache.spark.sql.keystate.plan.{InputRole, KeyedProcess, OperatorInput}
+import org.apache.spark.sql.keystate.realtime.RealTimeSession
 import org.apache.spark.sql.keystate.spec.StateKind
-import org.apache.spark.sql.keystate.store.RealTimeSession
 
 /** What the Scala API calls. */
 object ScalaBridge {
@@ -37,7 +36,7 @@ object ScalaBridge {
       settings: OperatorSettings
   ): Dataset[OUT] = {
     val first = prepared(data)
-    val declared = new DeclaredFunction(function, settings.name)
+    val declared = new JvmFunctionSpec(function, settings.name)
     val broadcast = second.collect { case inputs: BroadcastData => declare(inputs, first) }
     if (declared.checkpointed && broadcast.nonEmpty)
       throw KeystateErrors.declaration(
@@ -54,12 +53,12 @@ object ScalaBridge {
     }
     // Of the rows of one input the key may be null where it is not in the other.
     val keys = first.input.keys.map(key => key.withNullability(key.nullable || taken.size > 1))
-    val letters = settings.onError.map { policy =>
+    val deadLetters = settings.onError.map { policy =>
       declared.withoutDeadLetters.foreach { kind =>
         throw KeystateErrors.declaration(s"There are no dead letters of $kind: leave out onError.")
       }
       val own = if (second.exists(_.isInstanceOf[InitialData])) Seq(first) else taken
-      DeclaredLetters.of(policy, own.map(_.df.exprEnc), own.map(_.input.columns))
+      DeadLetterSpec.of(policy, own.map(_.df.exprEnc), own.map(_.input.columns))
     }
     val outputs = Outputs(ObjectCodec.expression(outputType.encoder))
     val spec = declared.operator(
@@ -78,12 +77,12 @@ object ScalaBridge {
         declared.operatorState,
         broadcast,
         taken.map(_.late),
-        letters
+        deadLetters
       ),
       data.eventTime.fold(first.input)(first.input.timedBy),
       other.map { case (rows, role) => rows.input -> role },
       outputs.schema,
-      spec.copy(metrics = spec.metrics || letters.nonEmpty)
+      spec.copy(metrics = spec.metrics || deadLetters.nonEmpty)
     )
     ClassicDataset(first.df.sparkSession, plan)(outputType.encoder)
   }
@@ -125,10 +124,10 @@ object ScalaBridge {
     case _ => throw notClassic()
   }
 
-  private[jvm] def notClassic(): KeystateException =
+  private[keystate] def notClassic(): KeystateException =
     KeystateErrors.declaration("Keystate needs a classic session, not Spark Connect.")
 
-  private def declare(inputs: BroadcastData, rows: Rows): DeclaredBroadcast = {
+  private def declare(inputs: BroadcastData, rows: Rows): JvmBroadcastSpec = {
     if (inputs.descriptors.isEmpty)
       throw KeystateErrors.declaration("broadcast needs at least one MapStateDescriptor.")
     if (inputs.data.isStreaming && !rows.df.isStreaming)
@@ -139,7 +138,7 @@ object ScalaBridge {
     val states = inputs.descriptors.map { descriptor =>
       if (descriptor.getTtlConfig.isEnabled)
         throw KeystateErrors.cannotExpire(descriptor.name, "broadcast state")
-      DeclaredState(
+      JvmStateSpec(
         "broadcast",
         StateKind.Map,
         descriptor,
@@ -150,13 +149,13 @@ object ScalaBridge {
     }
     val right = classic(inputs.data)
     val encoder = right.exprEnc.asInstanceOf[ExpressionEncoder[Any]]
-    DeclaredBroadcast(
+    JvmBroadcastSpec(
       encoder.resolveAndBind(right.queryExecution.analyzed.output, rows.analyzer),
       states
     )
   }
 
-  private[jvm] def checkExtension(session: ClassicSparkSession): Unit = {
+  private[keystate] def checkExtension(session: ClassicSparkSession): Unit = {
     val extension = Settings.ExtensionClass
     val loaded = session.sessionState.conf.getConf(StaticSQLConf.SPARK_SESSION_EXTENSIONS)
     if (!loaded.exists(_.contains(extension))) throw KeystateErrors.extensionMissing(extension)

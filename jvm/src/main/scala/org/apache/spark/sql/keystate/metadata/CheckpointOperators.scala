@@ -7,8 +7,8 @@ import org.json4s.{DefaultFormats, Formats}
 
 import org.apache.spark.sql.internal.SQLConf
 
+import keystate.config.Settings
 import keystate.errors.{KeystateErrors, KeystateException}
-import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.{
   CheckpointFiles, OffsetEntry, QueryLogs, SparkCheckpointStorage
 }

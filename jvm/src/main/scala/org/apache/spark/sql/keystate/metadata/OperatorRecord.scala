@@ -13,12 +13,12 @@ import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 import org.apache.spark.sql.internal.SQLConf
 
+import keystate.config.Settings
 import keystate.errors.{DamagedFileException, KeystateErrors}
 import keystate.files.Crc32c
 import keystate.keygroup.KeyGroups
-import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.CheckpointFiles
-import org.apache.spark.sql.keystate.recent.Recent
+import org.apache.spark.sql.keystate.metrics.Recent
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.store.StoreConfig
 

@@ -13,10 +13,10 @@ import org.apache.spark.sql.internal.SQLConf
 
 import keystate.backend.StateFamily
 import keystate.checkpoint.StoreReader
+import keystate.config.Settings
 import keystate.files.{LocalFolder, StoreLocation}
-import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies, StateSpec}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec, SystemColumnFamilies}
 import org.apache.spark.sql.keystate.store.{KeystateCodec, StoreConfig}
 
 /** The states in the version that a micro-batch begins with. */
@@ -46,7 +46,7 @@ private[keystate] object RecordedStates {
 
   /** Whether a family's entries are by key: a state of a key, or timers. */
   def isByKey(family: StateFamily): Boolean =
-    KeystateCodec.owns(family) || family.name == OwnFamilies.TimersName
+    KeystateCodec.owns(family) || family.name == SystemColumnFamilies.TimersName
 
   /** The states that the function had in an earlier run and no longer declares. */
   def removed(recorded: Iterable[StateFamily], spec: OperatorSpec): Seq[StateFamily] = {

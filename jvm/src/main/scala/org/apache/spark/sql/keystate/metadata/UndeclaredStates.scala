@@ -4,7 +4,7 @@ import java.util.{Map => JMap, UUID}
 
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 
-import org.apache.spark.sql.keystate.recent.Recent
+import org.apache.spark.sql.keystate.metrics.Recent
 
 /** How many states each operator of this driver's queries keeps that its function does not declare,
   * for the progress. It is found out at a query's start. Thread-safe.

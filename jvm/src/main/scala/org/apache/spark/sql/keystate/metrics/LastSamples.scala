@@ -2,8 +2,6 @@ package org.apache.spark.sql.keystate.metrics
 
 import java.util.{Map => JMap, UUID}
 
-import org.apache.spark.sql.keystate.recent.Recent
-
 /** The last sample of each operator of this driver's queries, for the tab. Thread-safe. */
 private[keystate] object LastSamples {
   private val Kept = 100

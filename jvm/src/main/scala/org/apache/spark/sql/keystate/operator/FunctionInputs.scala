@@ -2,8 +2,6 @@ package org.apache.spark.sql.keystate.operator
 
 import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, SortOrder}
 
-import org.apache.spark.sql.keystate.metadata.StaticInputs
-
 /** The children of an operator as the inputs of its function.
   *
   * @param left

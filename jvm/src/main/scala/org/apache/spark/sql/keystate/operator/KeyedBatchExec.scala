@@ -13,8 +13,8 @@ import org.apache.spark.sql.execution.metric.SQLMetrics
 import org.apache.spark.sql.execution.python.PythonSQLMetrics
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
 
+import keystate.config.Settings
 import keystate.keygroup.KeyGroups
-import keystate.settings.Settings
 import org.apache.spark.sql.keystate.metadata.OperatorRecord
 import org.apache.spark.sql.keystate.metrics.EarliestTime
 import org.apache.spark.sql.keystate.spec.OperatorSpec

@@ -23,19 +23,19 @@ import org.apache.spark.sql.types.{BinaryType, StructType}
 import org.apache.spark.util.CollectionAccumulator
 
 import keystate.backend.StateFamily
+import keystate.config.Settings
 import keystate.errors.KeystateErrors
-import keystate.settings.Settings
 import org.apache.spark.sql.keystate.forget.{Forgetting, TaskForgets}
 import org.apache.spark.sql.keystate.metadata.{
-  OperatorRecord, RecordedStates, SparkStateSchema, StateChanges, StaticInputs, UndeclaredStates
+  OperatorRecord, RecordedStates, SparkStateSchema, StateChanges, UndeclaredStates
 }
 import org.apache.spark.sql.keystate.metrics.{
   EarliestTime, LastSamples, MetricValues, SampledKeys, SubtaskReports, WorkerTimes
 }
 import org.apache.spark.sql.keystate.shim.TransformWithStateShim
-import org.apache.spark.sql.keystate.size.{BeforeCommit, Budget, SizeWatch, StateSizes}
+import org.apache.spark.sql.keystate.size.{Budget, SizeWatch, StateSizes}
 import org.apache.spark.sql.keystate.spec.{
-  OperatorSpec, OwnFamilies, SchemaEvolution, StateSpec, TimeMode
+  OperatorSpec, SchemaEvolution, StateSpec, SystemColumnFamilies, TimeMode
 }
 import org.apache.spark.sql.keystate.store.StoreConfig
 
@@ -176,7 +176,7 @@ private[keystate] class KeyedProcessExec(
     if (inRealTime) RealTimeChecks.ofInputs(second, order, conf)
     val changes = new StateChanges(recorded, spec, getStateInfo)
     val written = KeystateErrors.inOperator(changes.operator) {
-      for (key <- OwnFamilies.keyOf(recorded) if recorded.exists(RecordedStates.isByKey))
+      for (key <- SystemColumnFamilies.keyOf(recorded) if recorded.exists(RecordedStates.isByKey))
         SchemaEvolution.checkKey(key, DataTypeUtils.fromAttributes(keyColumns))
       spec.continuing(name => recorded.find(_.name == name))
       changes.check(Settings.ReplacedStates.of(StoreConfig.in(conf)) == "allow")
@@ -203,7 +203,7 @@ private[keystate] class KeyedProcessExec(
     (changed, old) match {
       // The base compares the time modes too.
       case (Some((_, after)), old: OperatorStateMetadataV2)
-          if OwnFamilies.takesTimeMode(recorded) =>
+          if SystemColumnFamilies.takesTimeMode(recorded) =>
         val properties = TransformWithStateOperatorProperties.fromJson(old.operatorPropertiesJson)
         val taken = properties.copy(timeMode = after).json
         super.validateNewMetadata(old.copy(operatorPropertiesJson = taken), now)
@@ -306,7 +306,7 @@ private[keystate] class KeyedProcessExec(
         eventTimeWatermarkForLateEvents.filter(_ => byWatermark),
         eventTimeWatermarkForEviction.filter(_ => byWatermark)
       ),
-      inputs.late(lateOf).map(_.filter(_ => byWatermark && !spec.takes.lateRows)),
+      inputs.late(lateOf).map(_.filter(_ => byWatermark && !spec.rowHandling.lateRows)),
       inRealTime,
       broadcastElements(),
       new OperatorTasks.Metrics(

@@ -19,11 +19,11 @@ private[keystate] trait FunctionRunner extends Serializable {
   /** Applies the function to rows, and then to the timers that are due, as the result is read: those
     * too that rows and timers set.
     */
-  def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionRun
+  def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionPass
 }
 
 /** One pass of a task over its rows and timers. */
-private[keystate] trait FunctionRun {
+private[keystate] trait FunctionPass {
 
   /** What the function emitted, in the operator's output columns. */
   def output: Iterator[InternalRow]

@@ -3,12 +3,11 @@ package org.apache.spark.sql.keystate.operator
 import org.apache.spark.TaskContext
 import org.apache.spark.sql.catalyst.expressions.Attribute
 
-import keystate.backend.{KeyedStateBackend, StateEntries}
+import keystate.backend.{Expiry, KeyedStateBackend, StateEntries}
 import keystate.checkpoint.OperatorState
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
-import keystate.ttl.Expiry
 import org.apache.spark.sql.keystate.metrics.MetricValues
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, SystemColumnFamilies}
 import org.apache.spark.sql.keystate.state.{
   BroadcastStates, DueTimers, FamilyEntries, OperatorStateEntries, RawKeyedState, Timer, Timers
 }
@@ -118,7 +117,7 @@ private[keystate] final class OperatorTaskContext(
 
   /** Timers that are kept in this. */
   def timersIn(stored: StateEntries): Option[Timers] = Option.when(spec.timers) {
-    new Timers(families(OwnFamilies.TimersName), stored, batch.maxParallelism, due)
+    new Timers(families(SystemColumnFamilies.TimersName), stored, batch.maxParallelism, due)
   }
 
   val broadcastStates: Option[BroadcastStates] = Option.when(spec.broadcast.nonEmpty) {
@@ -135,7 +134,7 @@ private[keystate] final class OperatorTaskContext(
       if (batch.streaming)
         KeyGroups.rangeOf(index, batch.parallelism, batch.maxParallelism)
       else KeyGroupRange(0, batch.maxParallelism - 1)
-    new RawKeyedState(families(OwnFamilies.RawKeyedName), backend, groups)
+    new RawKeyedState(families(SystemColumnFamilies.RawKeyedName), backend, groups)
   }
 
   /** For a batch query: says that no more rows come, and that all time has passed. */

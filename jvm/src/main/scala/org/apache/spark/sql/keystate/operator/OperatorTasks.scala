@@ -15,18 +15,17 @@ import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.util.{CollectionAccumulator, CompletionIterator, Utils}
 
 import keystate.TimeDomain
-import keystate.backend.StateFamily
 import keystate.backend.heap.HeapStateBackend
+import keystate.backend.{Expiry, StateFamily}
+import keystate.config.Settings
 import keystate.errors.KeystateErrors
-import keystate.settings.Settings
-import keystate.ttl.Expiry
 import org.apache.spark.sql.keystate.forget.TaskForgets
-import org.apache.spark.sql.keystate.metadata.{RecordedStates, StaticInputs}
+import org.apache.spark.sql.keystate.metadata.RecordedStates
 import org.apache.spark.sql.keystate.metrics.{
   EarliestTime, KeyCounter, MetricValues, SampledKeys, SubtaskReports
 }
 import org.apache.spark.sql.keystate.size.StateSizes
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, SystemColumnFamilies}
 import org.apache.spark.sql.keystate.state.{DueTimers, StateSweeps}
 import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, SubtaskScope}
 
@@ -55,7 +54,7 @@ private[keystate] final class OperatorTasks(
 ) extends Serializable {
 
   /** What each version says of the key. */
-  private val keyedBy = OwnFamilies.keyedBy(DataTypeUtils.fromAttributes(columns.grouping))
+  private val keyedBy = SystemColumnFamilies.keyedBy(DataTypeUtils.fromAttributes(columns.grouping))
 
   /** @param inputs
     *   the rows of each input
@@ -110,7 +109,7 @@ private[keystate] final class OperatorTasks(
     */
   def begin(task: OperatorTaskContext, inputs: Seq[Iterator[InternalRow]])(
       counted: (Iterator[InternalRow], Int) => Iterator[InternalRow]
-  ): (FunctionRun, Iterator[InternalRow]) = {
+  ): (FunctionPass, Iterator[InternalRow]) = {
     val lateRows = inputs.indices.map { i =>
       spec.lateOutputs.lift(i).flatten.map(new LateRows(columns.output, _, columns.inputs(i)))
     }
@@ -127,8 +126,8 @@ private[keystate] final class OperatorTasks(
     own.family(StateStore.DEFAULT_COL_FAMILY_NAME).foreach { f =>
       val read = StaticInputs.after(f, own.version, state.staticInput)
       // For who reads the version: its batch went by a clock that is not recorded.
-      val told = if (realTime) OwnFamilies.madeInRealTime(read, own.version + 1) else read
-      own.registerFamily(f.name, f.layout, OwnFamilies.ofOneTimeMode(told) ++ keyedBy)
+      val told = if (realTime) SystemColumnFamilies.madeInRealTime(read, own.version + 1) else read
+      own.registerFamily(f.name, f.layout, SystemColumnFamilies.ofOneTimeMode(told) ++ keyedBy)
     }
     val families = spec.families.map { f =>
       val properties = f.properties ++ expired.get(f.name).toSeq.flatMap(_.properties)

@@ -11,7 +11,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 
 import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, OperatorChanges}
-import org.apache.spark.sql.keystate.recent.Recent
+import org.apache.spark.sql.keystate.metrics.Recent
 
 /** Checks at a query's start that its stateful operators are those of its checkpoint.
   *

@@ -4,7 +4,7 @@ import java.lang.ref.SoftReference
 import java.util.{Map => JMap}
 
 import keystate.checkpoint.OperatorState
-import org.apache.spark.sql.keystate.recent.Recent
+import org.apache.spark.sql.keystate.metrics.Recent
 
 /** The operator state of all subtasks, which tasks with union lists begin with. The tasks of a
   * micro-batch that run in one process read it once: else so many tasks would read so many files

@@ -7,8 +7,8 @@ import org.apache.spark.sql.catalyst.rules.Rule
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator
 import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 
+import keystate.config.Settings
 import keystate.errors.KeystateErrors
-import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.CheckpointOwner
 import org.apache.spark.sql.keystate.operator.QueryOperators
 import org.apache.spark.sql.keystate.shim.ProviderCheck

@@ -14,9 +14,10 @@ import org.apache.spark.sql.types.{BinaryType, StructField, StructType}
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import org.apache.spark.sql.keystate.encoding.{Elements, ReceivedRows}
-import org.apache.spark.sql.keystate.python.columns.{BroadcastColumns, RowColumn, StateColumns}
-import org.apache.spark.sql.keystate.python.messages.MessageSender
-import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.python.messages.{
+  BroadcastColumns, MessageSender, RowColumn, StateColumns
+}
+import org.apache.spark.sql.keystate.spec.Protocol
 import org.apache.spark.sql.keystate.state.BroadcastStates
 
 /** The first pass of a task whose micro-batch has broadcast elements. It sends them to the worker,
@@ -33,7 +34,7 @@ private[keystate] final class BroadcastConversation(
 ) extends Conversation {
   private val newTag = UUID.randomUUID.toString
   private var control = context.merge(
-    (Protocol.Control.Generation -> JInt(
+    (Protocol.Control.CacheEpoch -> JInt(
       0
     )) ~ (Protocol.Control.BroadcastTag -> states.tag) ~ (Protocol.Control.NewTag -> newTag): JObject
   )

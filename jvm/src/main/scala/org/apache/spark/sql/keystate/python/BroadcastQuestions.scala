@@ -5,8 +5,8 @@ import java.util.Base64
 import org.json4s.{DefaultFormats, Formats}
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
-import org.apache.spark.sql.keystate.python.columns.BroadcastColumns
-import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.python.messages.BroadcastColumns
+import org.apache.spark.sql.keystate.spec.Protocol
 
 /** Answers a worker's questions for broadcast states, which it asks if it holds others. */
 private[keystate] object BroadcastQuestions {

@@ -9,9 +9,8 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.types.{StructField, StructType}
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
 
-import org.apache.spark.sql.keystate.python.columns.KeySlots
-import org.apache.spark.sql.keystate.python.messages.MessageSender
-import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.python.messages.{KeyIndexes, MessageSender}
+import org.apache.spark.sql.keystate.spec.Protocol
 
 /** The messages of a task to a Python worker, and the worker's answers. */
 private[keystate] trait Conversation {
@@ -23,12 +22,13 @@ private[keystate] trait Conversation {
   def receive(column: String => ArrowColumnVector): Iterator[InternalRow]
 }
 
-/** Which keys the slots in a worker's questions stand for. To be asked under the task's lease. */
+/** Which keys the key indexes in a worker's questions stand for. To be asked under the task's lease.
+  */
 private[keystate] trait AskedKeys {
-  def slotsOf(generation: Int): KeySlots
+  def keyIndexesOf(cacheEpoch: Int): KeyIndexes
 
-  /** For how many slots of the generation before this one the changes are in the backend. */
-  def readBefore(generation: Int): Int
+  /** For how many key indexes of the cache epoch before this one the changes are in the backend. */
+  def readBefore(cacheEpoch: Int): Int
 }
 
 private[keystate] object Conversation {

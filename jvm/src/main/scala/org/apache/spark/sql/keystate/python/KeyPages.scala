@@ -10,11 +10,10 @@ import org.apache.spark.sql.types.{IntegerType, StructType}
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
-import org.apache.spark.sql.keystate.python.columns.{
-  IntColumn, KeySlots, KeyedColumns, RowColumn, StateColumns, TimerColumns
+import org.apache.spark.sql.keystate.python.messages.{
+  IntColumn, KeyIndexes, KeyedColumns, RowColumn, StateColumns, TimerColumns
 }
-import org.apache.spark.sql.keystate.python.protocol.Protocol
-import org.apache.spark.sql.keystate.spec.OperatorSpec
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, Protocol}
 import org.apache.spark.sql.keystate.state.{FamilyEntries, Timers}
 
 /** Gives a worker all keys that have one state, page by page, for `apply_to_keyed_state`. The
@@ -33,7 +32,7 @@ private[keystate] final class KeyPages(
   import KeyPages._
   private implicit val formats: Formats = DefaultFormats
 
-  private var slots = new KeySlots
+  private var keyIndexes = new KeyIndexes
   private var left = Iterator.empty[(Int, Array[Byte])]
   private val row = new UnsafeRow(keySchema.length)
 
@@ -41,8 +40,8 @@ private[keystate] final class KeyPages(
   var updated = 0L
   var removed = 0L
 
-  override def slotsOf(generation: Int): KeySlots = slots
-  override def readBefore(generation: Int): Int = Int.MaxValue
+  override def keyIndexesOf(cacheEpoch: Int): KeyIndexes = keyIndexes
+  override def readBefore(cacheEpoch: Int): Int = Int.MaxValue
 
   def questions: Questions.Table = Map(
     Protocol.Op.Keys -> ((question, changes) => (JObject(), next(question, changes)))
@@ -54,21 +53,21 @@ private[keystate] final class KeyPages(
       val state = (question \ Protocol.Question.State).extract[Int]
       left = entries(state).keys(maxParallelism).iterator
     } else format.readVectors(changes)(apply)
-    slots = new KeySlots
-    while (left.hasNext && slots.size < KeysPerPage) {
+    keyIndexes = new KeyIndexes
+    while (left.hasNext && keyIndexes.size < KeysPerPage) {
       val (group, key) = left.next()
       row.pointTo(key, key.length)
-      slots.add(row, row.hashCode, group)
+      keyIndexes.add(row, row.hashCode, group)
     }
     format.writeVectors(schema)(write)
   }
 
   private def apply(changes: VectorSchemaRoot): Unit = {
     val column = (name: String) => new ArrowColumnVector(changes.getVector(name))
-    val (put, gone) = states(slots, column)
+    val (put, gone) = states(keyIndexes, column)
     updated += put
     removed += gone
-    timers.foreach(TimerColumns(_, slots, column))
+    timers.foreach(TimerColumns(_, keyIndexes, column))
   }
 
   private val schema = StructType(
@@ -84,16 +83,16 @@ private[keystate] final class KeyPages(
     def list(name: String) = root.getVector(name).asInstanceOf[ListVector]
     val keys = new RowColumn(list(Protocol.Message.Keys))
     val carried = new IntColumn(list(Protocol.Message.Carried))
-    (0 until slots.size).foreach { slot =>
-      row.pointTo(slots.key(slot), slots.key(slot).length)
+    (0 until keyIndexes.size).foreach { keyIndex =>
+      row.pointTo(keyIndexes.key(keyIndex), keyIndexes.key(keyIndex).length)
       keys.add(row)
       carried.add(-1)
     }
     keys.finish()
     carried.finish()
-    val none = Array.fill(slots.size)(-1)
+    val none = Array.fill(keyIndexes.size)(-1)
     states.all.map(_.sender(list)).foreach { sender =>
-      sender.load(slots, 0, none)
+      sender.load(keyIndexes, 0, none)
       sender.finish()
     }
     1

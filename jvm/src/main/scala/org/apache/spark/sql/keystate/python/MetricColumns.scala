@@ -8,7 +8,7 @@ import org.json4s.{DefaultFormats, Formats}
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import org.apache.spark.sql.keystate.metrics.MetricValues
-import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.spec.Protocol
 
 /** What a worker reports of the function's own metrics. */
 private[keystate] object MetricColumns {

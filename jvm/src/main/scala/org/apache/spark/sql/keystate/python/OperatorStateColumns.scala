@@ -4,7 +4,7 @@ import java.nio.charset.StandardCharsets.UTF_8
 
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
-import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.spec.Protocol
 import org.apache.spark.sql.keystate.state.{OperatorStateEntries, RawKeyedState}
 
 /** What a worker reports of its subtask's operator state. */

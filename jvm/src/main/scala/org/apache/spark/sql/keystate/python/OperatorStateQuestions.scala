@@ -7,7 +7,7 @@ import org.json4s.JsonDSL._
 import org.json4s.{DefaultFormats, Formats}
 
 import keystate.checkpoint.OperatorState
-import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.spec.Protocol
 import org.apache.spark.sql.keystate.state.{OperatorStateEntries, RawKeyedState}
 
 /** Answers a new function instance's questions for its operator state, and for its raw keyed

@@ -13,19 +13,14 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnarBatch}
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.operator.{
-  BroadcastInput, FunctionRun, FunctionRunner, OperatorTaskContext, TaskRows
+  BroadcastInput, FunctionPass, FunctionRunner, OperatorTaskContext, TaskRows
 }
-import org.apache.spark.sql.keystate.python.columns.{
-  BroadcastColumns, KeyedColumns, PackedAnswer, PackedParts
+import org.apache.spark.sql.keystate.python.messages.{
+  BroadcastColumns, KeyedColumns, LiveTurns, MessageSettings, PackedAnswer, PackedParts, Packing
 }
-import org.apache.spark.sql.keystate.python.messages.MessageSettings
-import org.apache.spark.sql.keystate.python.protocol.Protocol
-import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}
-import org.apache.spark.sql.keystate.python.server.StateServer
 import org.apache.spark.sql.keystate.realtime.LiveTimers
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, Protocol, StateKind}
 import org.apache.spark.sql.keystate.state.DueTimers
-import org.apache.spark.sql.keystate.windows.EndedWindows
 
 /** Runs a Python function in a worker that belongs to the task. */
 private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map[String, SQLMetric])
@@ -33,7 +28,7 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
   private val function = WorkerFunction(udf, conf, metrics)
   private val settings = MessageSettings.from(conf)
 
-  override def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionRun = {
+  override def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionPass = {
     val states = new KeyedColumns(context.spec.states, context.entries, settings.inline)
     val broadcast = context.broadcastStates.toSeq.flatMap(_.states).zipWithIndex.map {
       case (state, i) => new BroadcastColumns(state, i)
@@ -43,7 +38,7 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
       case Some(input) =>
         val first = runBroadcast(input, states, broadcast, context)
         lazy val second = runRows(rows, due, states, broadcast, context)
-        new FunctionRun {
+        new FunctionPass {
           override def output: Iterator[InternalRow] = first.output ++ second.output
           override def updated: Long = first.updated + second.updated
           override def removed: Long = first.removed + second.removed
@@ -57,7 +52,7 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
       states: KeyedColumns,
       broadcast: Seq[BroadcastColumns],
       context: OperatorTaskContext
-  ): FunctionRun = {
+  ): FunctionPass = {
     val broadcasted = context.broadcastStates.get
     val pages = new ArrowStreams(function.timeZoneId, WorkerFunction.LargeVarTypes)
     val toOutput = UnsafeProjection.create(context.columns.output, context.columns.output)
@@ -83,7 +78,7 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
     pass.announce(serve(table, context))
     val schema = BroadcastConversation.messageSchema(DataTypeUtils.fromAttributes(input.columns))
     val results = converse(schema, pass, input.iterator, context)
-    new FunctionRun {
+    new FunctionPass {
       override def output: Iterator[InternalRow] = results
       override def updated: Long = pass.updated + keys.updated
       override def removed: Long = pass.removed + keys.removed
@@ -97,15 +92,15 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
       states: KeyedColumns,
       broadcast: Seq[BroadcastColumns],
       context: OperatorTaskContext
-  ): FunctionRun = {
+  ): FunctionPass = {
     val spec = context.spec
     val toOutput = UnsafeProjection.create(context.columns.output, context.columns.output)
     val live = Option.when(context.batch.realTime) {
       val passed = DueTimers.none
       val timers = context.timers.map(new LiveTimers(_, passed, context.lease))
-      new LiveTurns(timers, passed, generationMillis(spec))
+      new LiveTurns(timers, passed, cacheEpochMillis(spec))
     }
-    val ended = if (live.isEmpty) EndedWindows.of(context, rows.hasNext) else None
+    val ended = if (live.isEmpty) JvmWindowFiring.of(context, rows.hasNext) else None
     val sent = if (ended.isEmpty) due else DueTimers.none
     val schema = RowConversation.messageSchema(
       context.columns.inputs.map(input => DataTypeUtils.fromAttributes(input.seen)),
@@ -133,7 +128,7 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
         if (live.isEmpty) converse(schema, task, rows, context)
         else converseLive(schema, packing, task, rows, context)
       }
-    new FunctionRun {
+    new FunctionPass {
       override def output: Iterator[InternalRow] = results ++ ended.iterator.flatMap(_.rows)
       override def updated: Long = task.updated
       override def removed: Long = task.removed + ended.fold(0L)(_.removed)
@@ -151,11 +146,11 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
     }
   }
 
-  /** How long a generation lasts in real-time mode. States that expire in processing time are read
+  /** How long a cache epoch lasts in real-time mode. States that expire in processing time are read
     * again once their values could have expired.
     */
-  private def generationMillis(spec: OperatorSpec): Long =
-    (LiveTurns.GenerationMillis +: spec.states
+  private def cacheEpochMillis(spec: OperatorSpec): Long =
+    (LiveTurns.CacheEpochMillis +: spec.states
       .flatMap(_.ttl)
       .filterNot(_.eventTime)
       .map(_.millis)).min

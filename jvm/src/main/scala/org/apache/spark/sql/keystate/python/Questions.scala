@@ -5,9 +5,9 @@ import java.util.Base64
 import org.json4s.JsonAST.{JField, JObject, JString}
 import org.json4s.{DefaultFormats, Formats}
 
-import org.apache.spark.sql.keystate.python.columns.Page
-import org.apache.spark.sql.keystate.python.protocol.Protocol
-import org.apache.spark.sql.keystate.python.server.StateServer.Answerer
+import org.apache.spark.sql.keystate.python.StateServer.Answerer
+import org.apache.spark.sql.keystate.python.messages.Page
+import org.apache.spark.sql.keystate.spec.Protocol
 
 /** Gives each question to the answerer for its kind.
   *

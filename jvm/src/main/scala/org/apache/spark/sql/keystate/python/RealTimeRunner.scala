@@ -10,7 +10,6 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 import org.apache.spark.{SparkEnv, TaskContext}
 
-import org.apache.spark.sql.keystate.python.realtime.{Turns, WorkerStream}
 import org.apache.spark.sql.keystate.realtime.{InputThread, RowHandover}
 import org.apache.spark.sql.keystate.shim.PythonShim
 

@@ -9,24 +9,20 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, Elements, ReceivedRows}
 import org.apache.spark.sql.keystate.operator.{OperatorTaskContext, TaskRows}
-import org.apache.spark.sql.keystate.python.columns.{
-  ArrowParts, KeySlots, KeyedColumns, PackedAnswer, StateColumns, TimerColumns
-}
 import org.apache.spark.sql.keystate.python.messages.{
-  Generations, MessageSender, MessageSettings, PackingSender, RowSender
+  ArrowParts, CacheEpochs, KeyIndexes, KeyedColumns, LiveTurns, MessageSender, MessageSettings,
+  PackedAnswer, Packing, PackingSender, RowSender, StateColumns, TimerColumns
 }
-import org.apache.spark.sql.keystate.python.protocol.Protocol
-import org.apache.spark.sql.keystate.python.realtime.{LiveTurns, Packing}
-import org.apache.spark.sql.keystate.spec.OperatorSpec
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, Protocol}
 import org.apache.spark.sql.keystate.state.DueTimers
 
 /** One task of a keyed operator: its conversation with the Python worker.
   *
-  * The input is sent in messages of some thousand rows. A key gets a slot when it first appears,
-  * and its state is sent with that message. Later rows of the key have only the slot, because the
+  * The input is sent in messages of some thousand rows. A key gets a key index when it first appears,
+  * and its state is sent with that message. Later rows of the key have only that index, because the
   * worker keeps the state.
   *
-  * [[Generations]] bound the worker's cache.
+  * [[CacheEpochs]] bound the worker's cache.
   *
   * At the end of the input the timers that are due are sent, and then the worker returns the rest.
   * Those that this micro-batch has set and that are due the worker fires itself, each in its turn. If
@@ -35,7 +31,7 @@ import org.apache.spark.sql.keystate.state.DueTimers
   * ended.
   *
   * In real-time mode, see [[LiveTurns]], timers that the clock has passed are sent before rows, a
-  * generation ends after some time too, and each answer has the timers that were set.
+  * cache epoch ends after some time too, and each answer has the timers that were set.
   *
   * The task's own thread writes messages and reads answers. Only the worker's questions are
   * answered in another thread. Whatever touches the backend is done under the task's lease: so
@@ -56,7 +52,7 @@ private[keystate] final class RowConversation(
   import RowConversation._
   import task.{lease, operatorState, rawKeyedState, timers}
 
-  private val generations = new Generations
+  private val cacheEpochs = new CacheEpochs
 
   /** The numbers of entries that the worker has put and removed so far. */
   var updated = 0L
@@ -67,9 +63,9 @@ private[keystate] final class RowConversation(
   /** Adds fields to the control. */
   def announce(more: JObject): Unit = control = control.merge(more)
 
-  override def slotsOf(generation: Int): KeySlots = generations.slotsOf(generation)
+  override def keyIndexesOf(cacheEpoch: Int): KeyIndexes = cacheEpochs.keyIndexesOf(cacheEpoch)
 
-  override def readBefore(generation: Int): Int = generations.readBefore(generation)
+  override def readBefore(cacheEpoch: Int): Int = cacheEpochs.readBefore(cacheEpoch)
 
   override def sender(root: VectorSchemaRoot): MessageSender =
     packing.fold[MessageSender](rowSender(root, packs = false)) { packing =>
@@ -91,7 +87,7 @@ private[keystate] final class RowConversation(
     answersTimers,
     settings,
     live,
-    generations,
+    cacheEpochs,
     () => control
   )
 
@@ -107,7 +103,7 @@ private[keystate] final class RowConversation(
 
   /** Takes a packed answer: stores its timers and returns its rows. */
   def receive(answer: PackedAnswer): Iterator[InternalRow] = {
-    if (answer.timers > 0) lease.use(answer.setTimers(timers.get, slotsOf(answer.generation)))
+    if (answer.timers > 0) lease.use(answer.setTimers(timers.get, keyIndexesOf(answer.cacheEpoch)))
     live.get.answered(until = 0)
     answer.rows
   }
@@ -131,20 +127,20 @@ private[keystate] final class RowConversation(
 
   /** Stores the state changes of an answer, if it has any. */
   def applyChanges(column: String => ArrowColumnVector): Unit = {
-    val changesOf = column(Protocol.Answer.Generation).getInt(0)
+    val changesOf = column(Protocol.Answer.CacheEpoch).getInt(0)
     if (changesOf != NoChanges) {
-      val (put, gone) = states(slotsOf(changesOf), column)
+      val (put, gone) = states(keyIndexesOf(changesOf), column)
       updated += put
       removed += gone
-      timers.foreach(TimerColumns(_, slotsOf(changesOf), column))
-      generations.changed(changesOf, column(Protocol.Answer.Until).getInt(0))
+      timers.foreach(TimerColumns(_, keyIndexesOf(changesOf), column))
+      cacheEpochs.changed(changesOf, column(Protocol.Answer.Until).getInt(0))
     }
   }
 }
 
 private[keystate] object RowConversation {
 
-  /** The `generation` of an answer without state changes. */
+  /** The `cache_epoch` of an answer without state changes. */
   private val NoChanges = -1
 
   /** The schema of a message to the worker: one row, whose columns are lists of any length.
@@ -160,7 +156,7 @@ private[keystate] object RowConversation {
         StateColumns.list(name, columns)
       } ++
       ofSecond ++ Seq(
-        StateColumns.list(Protocol.Message.Slots, IntegerType),
+        StateColumns.list(Protocol.Message.KeyIndexes, IntegerType),
         StateColumns.list(Protocol.Message.Keys, keys),
         StateColumns.list(Protocol.Message.Carried, IntegerType)
       ) ++ spec.states.zipWithIndex.flatMap { case (state, i) =>

@@ -6,8 +6,8 @@ import org.json4s.JsonAST.{JInt, JObject}
 import org.json4s.{DefaultFormats, Formats}
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
-import org.apache.spark.sql.keystate.python.columns.{KeyedColumns, PageRequest}
-import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.python.messages.{KeyedColumns, PageRequest}
+import org.apache.spark.sql.keystate.spec.Protocol
 
 /** Answers a worker's questions about the keyed states of one task. */
 private[keystate] final class StateQuestions(
@@ -26,20 +26,20 @@ private[keystate] final class StateQuestions(
       val (state, group, key) = asked(question)
       val page =
         states.paged(state).page(group, key, request(question, state, key, keys), pages)
-      Questions.reply(page, Protocol.Reply.Read -> JInt(task.readBefore(generationOf(question))))
+      Questions.reply(page, Protocol.Reply.Read -> JInt(task.readBefore(cacheEpochOf(question))))
     }
   )
 
-  /** What a question is about: the index of the state, and the key group and key of the slot. */
+  /** What a question is about: the index of the state, and the key group and key of the key index. */
   private def asked(question: JObject): (Int, Int, Array[Byte]) = {
-    val slots = task.slotsOf(generationOf(question))
-    val slot = (question \ Protocol.Question.Slot).extract[Int]
+    val keyIndexes = task.keyIndexesOf(cacheEpochOf(question))
+    val keyIndex = (question \ Protocol.Question.KeyIndex).extract[Int]
     val state = (question \ Protocol.Question.State).extract[Int]
-    (state, slots.group(slot), slots.key(slot))
+    (state, keyIndexes.group(keyIndex), keyIndexes.key(keyIndex))
   }
 
-  private def generationOf(question: JObject): Int =
-    (question \ Protocol.Question.Generation).extract[Int]
+  private def cacheEpochOf(question: JObject): Int =
+    (question \ Protocol.Question.CacheEpoch).extract[Int]
 
   private def request(
       question: JObject,

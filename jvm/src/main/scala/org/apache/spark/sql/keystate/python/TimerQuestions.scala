@@ -6,7 +6,7 @@ import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
-import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.spec.Protocol
 
 /** Takes the worker's changes as soon as it has them, and gives it the timers that are due then: when
   * some of those that it has set are of keys that it has let go. So all timers fire in one

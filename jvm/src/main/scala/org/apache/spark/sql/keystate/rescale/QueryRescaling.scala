@@ -11,9 +11,9 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.util.Utils
 
 import keystate.checkpoint.Rescaling
+import keystate.config.Settings
 import keystate.errors.{CheckpointException, KeystateErrors}
 import keystate.files.LocalFolder
-import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.{
   CheckpointFiles, CheckpointOwner, OffsetEntry, QueryLogs
 }

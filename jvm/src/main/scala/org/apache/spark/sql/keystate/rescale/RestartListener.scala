@@ -16,11 +16,12 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.streaming.StreamingQueryListener
 import org.apache.spark.sql.streaming.StreamingQueryListener._
 
+import keystate.config.Settings
 import keystate.errors.{KeystateErrors, KeystateException}
-import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.CheckpointOwner
+import org.apache.spark.sql.keystate.realtime.RealTimeSession
 import org.apache.spark.sql.keystate.shim.{RealTimeMode, StatefulPlanShim}
-import org.apache.spark.sql.keystate.store.{RealTimeSession, StoreConfig}
+import org.apache.spark.sql.keystate.store.StoreConfig
 
 /** Takes the checkpoint of a query that starts, so that no other driver goes on with it. Rescales
   * it if the query is started with another `spark.sql.shuffle.partitions` than its state has.
@@ -70,7 +71,7 @@ class RestartListener extends StreamingQueryListener with Logging {
           if (!rescaling.logTells && partitions > 0)
             query.sparkSessionForStream.sessionState.conf
               .setConf(SQLConf.SHUFFLE_PARTITIONS, partitions)
-          StorePlaces.prefer(query, partitions)
+          StorePreferredLocations.prefer(query, partitions)
         } catch {
           // Stores check the number themselves, and the error for damage is better where the file
           // is used.

@@ -17,10 +17,10 @@ import org.apache.spark.{SparkEnv, TaskContext}
 
 import keystate.backend.StateFamily
 import keystate.checkpoint.{PartitionState, Repartitioning}
+import keystate.config.Settings
 import keystate.errors.KeystateErrors
 import keystate.files.{Concurrently, LocalFolder}
 import keystate.keygroup.KeyGroups
-import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
 import org.apache.spark.sql.keystate.metadata.SparkStoreMetadata
 

@@ -25,7 +25,7 @@ private[keystate] final class StopAtShutdown(
   }
 
   private def stop(query: StreamExecution): Unit = {
-    if (!AtBorder.hold(query, graceMillis))
+    if (!StopAfterBatch.hold(query, graceMillis))
       logWarning(s"${query.id} did not end its micro-batch within $graceMillis ms")
     query.stop()
   }

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.size
 
-import keystate.settings.Settings
+import keystate.config.Settings
 import org.apache.spark.sql.keystate.spec.StateSpec
 
 /** How large an operator's state may become.

@@ -5,7 +5,7 @@ import java.util.{Map => JMap, UUID}
 
 import scala.collection.immutable.Queue
 
-import org.apache.spark.sql.keystate.recent.Recent
+import org.apache.spark.sql.keystate.metrics.Recent
 
 /** How fast something grows, by what it was at the beginning of micro-batches in the last hour.
   *

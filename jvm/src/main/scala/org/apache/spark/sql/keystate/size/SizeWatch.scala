@@ -11,7 +11,7 @@ import org.apache.spark.sql.types.StructType
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.metadata.StateChanges
-import org.apache.spark.sql.keystate.recent.Recent
+import org.apache.spark.sql.keystate.metrics.Recent
 
 /** Looks how large an operator's state is after a micro-batch, in the driver.
   *

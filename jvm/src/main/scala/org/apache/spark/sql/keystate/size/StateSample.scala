@@ -10,8 +10,7 @@ import org.json4s._
 import org.apache.spark.sql.catalyst.expressions.{BoundReference, Cast, UnsafeRow}
 import org.apache.spark.sql.types.{StringType, StructType}
 
-import keystate.backend.{Change, GroupedKey, Layout, StateFamily, StateValue}
-import keystate.ttl.Expiry
+import keystate.backend.{Change, Expiry, GroupedKey, Layout, StateFamily, StateValue}
 import org.apache.spark.sql.keystate.encoding.StateRows
 import org.apache.spark.sql.keystate.store.KeystateCodec
 

@@ -26,9 +26,9 @@ import org.apache.spark.sql.keystate.shim.SourceShim
   */
 private[keystate] final class PythonSource(name: String, rows: StructType, reader: PickledFunction)
     extends SourceFactory {
-  override def create(): SourceRun = new Run
+  override def create(): SourceSession = new Run
 
-  private final class Run extends SourceRun {
+  private final class Run extends SourceSession {
     private var runner: Option[PythonStreamingSourceRunner] = None
 
     override def begin(batch: Long, restored: Option[Array[Byte]]): Unit = {

@@ -36,7 +36,7 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   private val conf = session.sessionState.newHadoopConf()
   private val sharedConf = session.sparkContext.broadcast(new SerializableConfiguration(conf))
   private val segments = new SourceSegments(new SparkCheckpointStorage(new Path(location), conf))
-  private var run: Option[SourceRun] = None
+  private var run: Option[SourceSession] = None
 
   /** The newest batch in the log. Valid once the function runs. */
   private var newest = Beginning

@@ -5,7 +5,7 @@ import org.json4s.jackson.JsonMethods
 
 import keystate.backend.StateFamily
 import keystate.checkpoint.OperatorState
-import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredOperator
+import org.apache.spark.sql.keystate.spec.Protocol.OperatorFields
 
 /** What is declared of one keyed operator.
   *
@@ -23,9 +23,9 @@ import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredOperator
   * @param lateOutputs
   *   for each input the index of the output that its late rows go to; None, or nothing at all, if
   *   they are dropped
-  * @param takes
+  * @param rowHandling
   *   how the function takes rows
-  * @param endedWindows
+  * @param windowFiring
   *   windows that the JVM fires when they end
   */
 private[keystate] final case class OperatorSpec(
@@ -39,8 +39,8 @@ private[keystate] final case class OperatorSpec(
     sideOutputs: Boolean = false,
     metrics: Boolean = false,
     lateOutputs: Seq[Option[Int]] = Nil,
-    takes: Takes = Takes(),
-    endedWindows: Option[EndedWindowsSpec] = None
+    rowHandling: RowHandling = RowHandling(),
+    windowFiring: Option[JvmWindowFiringSpec] = None
 ) {
   def checkpointed: Boolean = subtaskState.nonEmpty
 
@@ -67,10 +67,10 @@ private[keystate] final case class OperatorSpec(
     */
   def families: Seq[StateFamily] = {
     val stored = (states ++ broadcast).map(s => (s.name, s.layout, s.properties)) ++
-      Option.when(broadcast.nonEmpty)(OwnFamilies.broadcastTagFamily) ++
-      subtaskState.filter(_.rawKeyed).map(_ => OwnFamilies.rawKeyedFamily) ++
-      subtaskState.map(own => OwnFamilies.operatorStateFamily(own.lists)) ++
-      Option.when(timers)(OwnFamilies.timerFamily)
+      Option.when(broadcast.nonEmpty)(SystemColumnFamilies.broadcastTagFamily) ++
+      subtaskState.filter(_.rawKeyed).map(_ => SystemColumnFamilies.rawKeyedFamily) ++
+      subtaskState.map(own => SystemColumnFamilies.operatorStateFamily(own.lists)) ++
+      Option.when(timers)(SystemColumnFamilies.timerFamily)
     stored.zipWithIndex.map { case ((name, layout, properties), id) =>
       StateFamily(id, name, layout, properties)
     }
@@ -96,35 +96,35 @@ private[keystate] final case class SubtaskStateSpec(
   * @param columns
   *   whether what calls it reads columns of Arrow, not rows
   */
-private[keystate] final case class Takes(lateRows: Boolean = false, columns: Boolean = false)
+private[keystate] final case class RowHandling(lateRows: Boolean = false, columns: Boolean = false)
 
 private[keystate] object OperatorSpec {
   private implicit val formats: Formats = DefaultFormats
 
   def fromJson(json: String): OperatorSpec = {
-    val declared = new Declared("an operator", JsonMethods.parse(json))
+    val declared = new SpecJson("an operator", JsonMethods.parse(json))
     import declared.field
     OperatorSpec(
-      name = field(DeclaredOperator.Name).extractOpt[String],
-      maxParallelism = field(DeclaredOperator.MaxParallelism).extractOpt[Int],
-      timeMode = TimeMode.byName(field(DeclaredOperator.TimeMode).extract[String]).get,
-      timers = field(DeclaredOperator.Timers).extract[Boolean],
-      states = field(DeclaredOperator.States).children.map(StateSpec.fromJson),
-      broadcast = field(DeclaredOperator.Broadcast).children.map(StateSpec.fromJson),
+      name = field(OperatorFields.Name).extractOpt[String],
+      maxParallelism = field(OperatorFields.MaxParallelism).extractOpt[Int],
+      timeMode = TimeMode.byName(field(OperatorFields.TimeMode).extract[String]).get,
+      timers = field(OperatorFields.Timers).extract[Boolean],
+      states = field(OperatorFields.States).children.map(StateSpec.fromJson),
+      broadcast = field(OperatorFields.Broadcast).children.map(StateSpec.fromJson),
       subtaskState = Some(
         SubtaskStateSpec(
-          field(DeclaredOperator.OperatorStates).children.map(StateSpec.fromJson),
-          field(DeclaredOperator.RawKeyed).extract[Boolean]
+          field(OperatorFields.OperatorStates).children.map(StateSpec.fromJson),
+          field(OperatorFields.RawKeyed).extract[Boolean]
         )
-      ).filter(_ => field(DeclaredOperator.Checkpointed).extract[Boolean]),
-      sideOutputs = field(DeclaredOperator.SideOutputs).extract[Boolean],
-      metrics = field(DeclaredOperator.Metrics).extract[Boolean],
-      lateOutputs = field(DeclaredOperator.LateOutputs).children.map(_.extractOpt[Int]),
-      takes = Takes(
-        field(DeclaredOperator.TakesLateRows).extract[Boolean],
-        field(DeclaredOperator.TakesColumns).extract[Boolean]
+      ).filter(_ => field(OperatorFields.Checkpointed).extract[Boolean]),
+      sideOutputs = field(OperatorFields.SideOutputs).extract[Boolean],
+      metrics = field(OperatorFields.Metrics).extract[Boolean],
+      lateOutputs = field(OperatorFields.LateOutputs).children.map(_.extractOpt[Int]),
+      rowHandling = RowHandling(
+        field(OperatorFields.TakesLateRows).extract[Boolean],
+        field(OperatorFields.TakesColumns).extract[Boolean]
       ),
-      endedWindows = EndedWindowsSpec.fromJson(field(DeclaredOperator.EndedWindows))
+      windowFiring = JvmWindowFiringSpec.fromJson(field(OperatorFields.JvmWindowFiring))
     )
   }
 }

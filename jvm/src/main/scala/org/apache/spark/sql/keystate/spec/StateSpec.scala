@@ -5,12 +5,11 @@ import org.json4s.jackson.JsonMethods
 
 import org.apache.spark.sql.types.{ArrayType, DataType, StructType}
 
-import keystate.backend.{Layout, StateFamily}
+import keystate.backend.{Layout, StateFamily, TimeToLive}
 import keystate.errors.KeystateErrors
-import keystate.ttl.TimeToLive
 import org.apache.spark.sql.keystate.encoding.StoredOrder
-import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredState._
-import org.apache.spark.sql.keystate.python.protocol.Protocol.DeclaredTtl
+import org.apache.spark.sql.keystate.spec.Protocol.StateFields._
+import org.apache.spark.sql.keystate.spec.Protocol.TtlFields
 
 /** What a state has for each key. Reducing, aggregating and folding state store an accumulator as
   * value.
@@ -139,7 +138,7 @@ private[keystate] object StateSpec {
 
   /** A state as Python declares it. */
   def fromJson(json: JValue): StateSpec = {
-    val declared = new Declared("a state", json)
+    val declared = new SpecJson("a state", json)
     import declared.field
     val kind = field(Kind).extract[String]
     StateSpec(
@@ -158,16 +157,16 @@ private[keystate] object StateSpec {
   private def dataType(json: JValue) = DataType.fromJson(JsonMethods.compact(json))
 
   private def timeToLive(json: JValue): TimeToLive = {
-    val declared = new Declared("a time to live", json)
+    val declared = new SpecJson("a time to live", json)
     import declared.field
     TimeToLive(
-      millis = field(DeclaredTtl.Millis).extract[Long],
-      eventTime = field(DeclaredTtl.EventTime).extract[Boolean],
-      updatedOnRead = field(DeclaredTtl.UpdatedOnRead).extract[Boolean],
-      returnExpired = field(DeclaredTtl.ReturnExpired).extract[Boolean],
-      sweepSize = field(DeclaredTtl.SweepSize).extract[Int],
-      sweepOnRecords = field(DeclaredTtl.SweepOnRecords).extract[Boolean],
-      dropOnMerge = field(DeclaredTtl.DropOnMerge).extract[Boolean]
+      millis = field(TtlFields.Millis).extract[Long],
+      eventTime = field(TtlFields.EventTime).extract[Boolean],
+      updatedOnRead = field(TtlFields.UpdatedOnRead).extract[Boolean],
+      returnExpired = field(TtlFields.ReturnExpired).extract[Boolean],
+      sweepSize = field(TtlFields.SweepSize).extract[Int],
+      sweepOnRecords = field(TtlFields.SweepOnRecords).extract[Boolean],
+      dropOnMerge = field(TtlFields.DropOnMerge).extract[Boolean]
     )
   }
 }

@@ -4,7 +4,7 @@ import java.nio.charset.StandardCharsets.UTF_8
 
 import keystate.backend.KeyedStateBackend
 import keystate.keygroup.KeyGroups
-import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateSpec}
+import org.apache.spark.sql.keystate.spec.{StateSpec, SystemColumnFamilies}
 
 /** A subtask's broadcast states. Their entries are in the operator group, together with a tag,
   * which is new whenever broadcast elements were processed. A worker that holds the states under
@@ -20,7 +20,7 @@ private[keystate] final class BroadcastStates(
     maxParallelism: Int
 ) {
   private val group = KeyGroups.operatorGroup(maxParallelism)
-  private val tagFamily = families(OwnFamilies.BroadcastTag)
+  private val tagFamily = families(SystemColumnFamilies.BroadcastTag)
   private val tagKey = Array.emptyByteArray
 
   val states: Seq[BroadcastEntries] = specs.map { spec =>

@@ -1,8 +1,9 @@
 package org.apache.spark.sql.keystate.state
 
-import keystate.backend.{EntryIterator, GroupedKey, Layout, StateEntries, StoredKeys}
+import keystate.backend.{
+  EntryIterator, Expiry, GroupedKey, Layout, StateEntries, StoredKeys, TtlEntries, TtlSweep
+}
 import keystate.keygroup.KeyGroupRange
-import keystate.ttl.{Expiry, TtlEntries, TtlSweep}
 import org.apache.spark.sql.keystate.spec.StateSpec
 
 /** The entries of one state, as its function reads and writes them: with the newest type, and

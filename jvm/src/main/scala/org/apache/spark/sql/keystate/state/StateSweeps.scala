@@ -4,8 +4,8 @@ import scala.collection.mutable
 
 import org.apache.spark.sql.catalyst.InternalRow
 
+import keystate.backend.TtlSweep
 import keystate.keygroup.KeyGroupRange
-import keystate.ttl.TtlSweep
 import org.apache.spark.sql.keystate.spec.StateSpec
 
 /** Removes expired entries at the end of a task, from the states that ask for it.

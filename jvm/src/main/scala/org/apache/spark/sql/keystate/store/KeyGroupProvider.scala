@@ -18,11 +18,10 @@ import org.apache.spark.sql.types.{NullType, StructType}
 import org.apache.spark.util.{NextIterator, Utils}
 import org.apache.spark.{SparkConf, SparkEnv}
 
-import keystate.backend.StateFamily
+import keystate.backend.{StateFamily, TtlSweep}
 import keystate.checkpoint.VersionedStore
 import keystate.errors.MissingVersionException
 import keystate.files.{LocalFolder, StoreLocation}
-import keystate.ttl.TtlSweep
 import org.apache.spark.sql.keystate.encoding.PrefixKeyOrder
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
 import org.apache.spark.sql.keystate.metrics.NativeMemory
@@ -48,7 +47,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
   private var snapshotReported: Option[Long] = None
   private[keystate] var lock: StoreLock = _
   private[keystate] var versions: VersionedStore = _
-  private var inheritance: StoreInheritance = _
+  private var localRecovery: StoreLocalRecovery = _
   private[keystate] val subtask = new SubtaskScope
 
   // By column family, which is defined once in a provider's life, not for each version.
@@ -82,7 +81,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
     val config = new StoreConfig(storeConfs, hadoopConf)
     val name = s"keystate-${stateStoreId.operatorId}-${stateStoreId.partitionId}"
     lock = new StoreLock(stateStoreId, config.lockTimeoutMillis)
-    inheritance = new StoreInheritance(stateStoreId, runId, config.keepSeconds, leave)
+    localRecovery = new StoreLocalRecovery(stateStoreId, runId, config.keepSeconds, leave)
     versions = new VersionedStore(
       StoreLocation(stateStoreId.operatorId, stateStoreId.partitionId, stateStoreId.storeName),
       new SparkCheckpointStorage(
@@ -94,7 +93,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
       new LocalFolder(() =>
         Utils.createExecutorLocalTempDir(Option(SparkEnv.get).fold(new SparkConf)(_.conf), name)
       ),
-      inheritance
+      localRecovery
     )
     defineCodec(
       StateStore.DEFAULT_COL_FAMILY_NAME,
@@ -188,7 +187,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
       try subtask.close()
       finally
         try versions.close()
-        finally inheritance.end()
+        finally localRecovery.end()
   }
 
   /** For a store of a later run. */

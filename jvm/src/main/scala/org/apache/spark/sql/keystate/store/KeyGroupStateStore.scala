@@ -12,11 +12,10 @@ import org.apache.spark.sql.errors.QueryExecutionErrors
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 
-import keystate.backend.{Layout, StateFamily}
+import keystate.backend.{Layout, StateFamily, TtlSweep}
 import keystate.checkpoint.OperatorState
 import keystate.errors.KeystateErrors
 import keystate.keygroup.KeyGroupRange
-import keystate.ttl.TtlSweep
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.shim.{StateStoreShim, TaskShim}
 

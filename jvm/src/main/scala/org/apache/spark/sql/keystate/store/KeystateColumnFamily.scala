@@ -5,8 +5,7 @@ import org.apache.spark.sql.execution.streaming.state.{
   StateStoreErrors, StateStoreIterator, UnsafeRowPair
 }
 
-import keystate.backend.scan.GroupScan
-import keystate.backend.{EntryIterator, GroupedKey, KeyedStateBackend}
+import keystate.backend.{EntryIterator, GroupScan, GroupedKey, KeyedStateBackend}
 import keystate.keygroup.KeyGroupRange
 
 /** A state of one of Keystate's operators, for Spark's `statestore` reader. It is read-only: the

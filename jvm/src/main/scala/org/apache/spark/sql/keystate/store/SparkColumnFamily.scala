@@ -3,8 +3,9 @@ package org.apache.spark.sql.keystate.store
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state._
 
-import keystate.backend.scan.{GroupScan, StableScans}
-import keystate.backend.{BytewiseOrder, Entry, EntryIterator, KeyedStateBackend, Layout}
+import keystate.backend.{
+  BytewiseOrder, Entry, EntryIterator, GroupScan, KeyedStateBackend, Layout, StableScans
+}
 import keystate.keygroup.KeyGroupRange
 import org.apache.spark.sql.keystate.encoding.SparkKeys
 

@@ -6,8 +6,8 @@ import keystate.backend.StateBackendFactory
 import keystate.backend.auto.AutoStateBackendFactory
 import keystate.backend.heap.HeapStateBackendFactory
 import keystate.backend.rocksdb.{RocksDBConfig, RocksDBStateBackendFactory}
+import keystate.config.Settings
 import keystate.errors.BadSettingException
-import keystate.settings.Settings
 
 /** The backend that the settings name, with its options. */
 object StateBackends {

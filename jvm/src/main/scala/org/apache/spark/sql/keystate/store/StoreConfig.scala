@@ -9,7 +9,7 @@ import org.apache.spark.sql.internal.SQLConf
 
 import keystate.backend.StateBackendFactory
 import keystate.checkpoint.StoreSettings
-import keystate.settings.Settings
+import keystate.config.Settings
 
 /** The settings of a store, on the executor.
   *

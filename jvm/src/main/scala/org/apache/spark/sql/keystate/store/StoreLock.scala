@@ -6,8 +6,8 @@ import org.apache.spark.sql.execution.streaming.state.{
   AcquiredThreadInfo, StateStoreErrors, StateStoreId
 }
 
+import keystate.config.Settings
 import keystate.errors.{ErrorCode, KeystateException}
-import keystate.settings.Settings
 
 /** Lets only one store of a provider be open at a time: two attempts of a task can run in one JVM.
   * Whoever opens the store gets a stamp, and shows it at every use. So an attempt that lost the

@@ -18,7 +18,7 @@ import org.apache.spark.sql.keystate.checkpoint.{
   CommittedBatch, QueryCheckpoint, StoredOperatorState
 }
 import org.apache.spark.sql.keystate.files.CheckpointFiles
-import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateSpec}
+import org.apache.spark.sql.keystate.spec.{StateSpec, SystemColumnFamilies}
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
 /** Which version of a table is meant. */
@@ -172,7 +172,7 @@ private[keystate] final class CheckpointTables(
     )
     family <- manifest.families
     if KeystateCodec.owns(family) || StateSpec.isBroadcast(family) ||
-      family.name == OwnFamilies.TimersName
+      family.name == SystemColumnFamilies.TimersName
   } yield Named(id, family, manifest)
 
   private def chosen(from: QueryCheckpoint, asOf: AsOf): CommittedBatch = asOf match {

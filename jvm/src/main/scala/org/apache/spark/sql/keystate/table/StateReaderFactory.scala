@@ -10,10 +10,9 @@ import org.apache.spark.sql.connector.read.{InputPartition, PartitionReader, Par
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.util.SerializableConfiguration
 
-import keystate.backend.Change
+import keystate.backend.{Change, Expiry}
 import keystate.checkpoint.StoreReader
 import keystate.files.StoreLocation
-import keystate.ttl.Expiry
 import org.apache.spark.sql.keystate.files.{SparkCheckpointStorage, TaskFolder}
 import org.apache.spark.sql.keystate.state.Timers
 

@@ -5,7 +5,7 @@ import org.apache.spark.sql.types._
 import keystate.backend.StateFamily
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import org.apache.spark.sql.keystate.checkpoint.StoredState
-import org.apache.spark.sql.keystate.spec.{OwnFamilies, StateKind, StateSpec}
+import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, SystemColumnFamilies}
 
 /** What a table has rows of: a state of keys or the timers of an operator, or the changes of one of
   * these. Tasks get it.
@@ -26,7 +26,7 @@ private[table] final case class StoredTable(
 ) {
   import StoredTable._
 
-  def isTimers: Boolean = family.name == OwnFamilies.TimersName
+  def isTimers: Boolean = family.name == SystemColumnFamilies.TimersName
 
   /** The columns are those of Spark's `statestore` source; it does not have those of timers. */
   def schema: StructType = {

@@ -16,7 +16,7 @@ import org.apache.spark.sql.streaming.{StateOperatorProgress, StreamingQueryProg
 import org.apache.spark.ui.{UIUtils, WebUIPage}
 import org.apache.spark.util.Utils
 
-import keystate.settings.Settings
+import keystate.config.Settings
 import org.apache.spark.sql.keystate.checkpoint.{CheckpointReport, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.{OffsetEntry, QueryLogs}
 import org.apache.spark.sql.keystate.metrics.LastSamples

@@ -9,7 +9,7 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.StructType
 
-import keystate.settings.Settings
+import keystate.config.Settings
 import org.apache.spark.sql.keystate.KeyGroupStateStoreProvider
 
 /** Suites of state variables, which name Spark's RocksDB provider by its type. */

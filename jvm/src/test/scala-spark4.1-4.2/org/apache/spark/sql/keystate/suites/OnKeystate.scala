@@ -11,7 +11,7 @@ import org.apache.spark.sql.test.SharedSparkSession
 
 import keystate.backend.heap.HeapStateBackend
 import keystate.backend.rocksdb.EmbeddedRocksDBStateBackend
-import keystate.settings.Settings
+import keystate.config.Settings
 import org.apache.spark.sql.keystate.KeystateExtension
 import org.apache.spark.sql.keystate.store.LoadedStores
 

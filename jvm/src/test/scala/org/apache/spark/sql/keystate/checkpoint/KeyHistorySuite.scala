@@ -14,8 +14,8 @@ import org.apache.spark.sql.streaming.Trigger
 import org.apache.spark.sql.types.{LongType, StructType}
 
 import keystate._
+import keystate.config.Settings
 import keystate.faults.{ObjectFileSystem, Requests}
-import keystate.settings.Settings
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 
 /** What the history of a key asks a store for. */

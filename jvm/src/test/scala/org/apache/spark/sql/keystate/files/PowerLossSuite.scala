@@ -13,7 +13,7 @@ import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.util.Utils
 
-import keystate.settings.Settings
+import keystate.config.Settings
 
 /** What of a local checkpoint is left when power is lost. */
 class PowerLossSuite extends AnyFunSuite {

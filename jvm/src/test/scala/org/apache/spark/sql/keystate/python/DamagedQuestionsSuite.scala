@@ -8,7 +8,6 @@ import org.json4s.JsonAST.{JInt, JObject, JString}
 import org.scalatest.funsuite.AnyFunSuite
 
 import keystate.faults.Fuzzing
-import org.apache.spark.sql.keystate.python.server.{StateServer, TestWorker}
 
 /** Whatever comes over a worker's connection: an answer, or the connection ends; the next one works. */
 class DamagedQuestionsSuite extends AnyFunSuite {
@@ -24,7 +23,7 @@ class DamagedQuestionsSuite extends AnyFunSuite {
     try {
       def part(text: String): Array[Byte] =
         ByteBuffer.allocate(4 + text.length).putInt(text.length).put(text.getBytes(UTF_8)).array
-      val asked = Seq("""{"op":"get","slot":1}""", "keys").map(part).reduce(_ ++ _)
+      val asked = Seq("""{"op":"get","key_index":1}""", "keys").map(part).reduce(_ ++ _)
       Fuzzing.run("questions", 8L << 20) { random =>
         val said =
           if (random.nextInt(4) == 0) Fuzzing.damage(random, part(secret) ++ asked)

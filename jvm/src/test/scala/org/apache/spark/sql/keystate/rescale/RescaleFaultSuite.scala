@@ -13,11 +13,11 @@ import org.apache.spark.sql.execution.streaming.checkpointing._
 import org.apache.spark.sql.internal.SQLConf
 
 import keystate.checkpoint.StoreSettings
+import keystate.config.Settings
 import keystate.errors.KeystateException
 import keystate.faults.FaultFileSystem
 import keystate.files.StoreLocation
 import keystate.keygroup.KeyGroups
-import keystate.settings.Settings
 import org.apache.spark.sql.keystate.files.OffsetEntry
 import org.apache.spark.sql.keystate.metadata.OperatorRecord
 import org.apache.spark.sql.keystate.store.FaultyStores

@@ -46,10 +46,10 @@ class OperatorSpecSuite extends AnyFunSuite {
     assert(spec.states.map(_.describe) == Seq.fill(2)("map<STRING, BIGINT>"))
     assert(spec.states.map(_.ttl.map(_.millis)) == Seq(None, Some(5)))
     assert(spec.states.map(_.maxEntries) == Seq.fill(2)(Some(10)))
-    assert(spec.endedWindows.isEmpty)
-    val count = EndedWindowsSpec.Result("n", EndedWindowsSpec.Made.Count)
-    val ended = EndedWindowsSpec("contents", byEventTime = true, "late", Seq(count))
-    assert(read(withWindows(result)).endedWindows.contains(ended))
+    assert(spec.windowFiring.isEmpty)
+    val count = JvmWindowFiringSpec.Result("n", JvmWindowFiringSpec.Made.Count)
+    val ended = JvmWindowFiringSpec("contents", byEventTime = true, "late", Seq(count))
+    assert(read(withWindows(result)).windowFiring.contains(ended))
   }
 
   test("what a package of another release does not say is an error") {

@@ -12,8 +12,8 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
 import keystate.backend.{GroupedKey, Layout, StateValue}
+import keystate.config.Settings
 import keystate.keygroup.KeyGroups
-import keystate.settings.Settings
 import org.apache.spark.sql.keystate.encoding.OrderedKeyCodec
 
 /** What each of Spark's key encodings may do, and Keystate's states as Spark's reader sees them. */

@@ -2,8 +2,7 @@ package org.apache.spark.sql.keystate.store
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import keystate.checkpoint.OnRocksDB
-import keystate.checkpoint.VersionedStore
+import keystate.checkpoint.{OnRocksDB, VersionedStore}
 import keystate.errors.CorruptFileException
 
 /** Commits that are cut short, come late or meet a file system that renames in its own way. */

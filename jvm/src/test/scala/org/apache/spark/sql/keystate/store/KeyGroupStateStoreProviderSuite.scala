@@ -12,10 +12,10 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.{SparkException, SparkThrowable, TaskContext, TaskContextImpl}
 
+import keystate.config.Settings
 import keystate.errors.{
   BadSettingException, CorruptFileException, KeystateException, MaxParallelismMismatchException
 }
-import keystate.settings.Settings
 import org.apache.spark.sql.keystate.KeyGroupStateStoreProvider
 
 class KeyGroupStateStoreProviderSuite extends AnyFunSuite with ProviderFixture {

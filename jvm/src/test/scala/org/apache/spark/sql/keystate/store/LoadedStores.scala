@@ -9,7 +9,7 @@ import org.apache.spark.sql.execution.streaming.state.{
   StateStore, StateStoreCoordinatorRef, StateStoreProvider, StateStoreProviderId
 }
 
-import keystate.settings.Settings
+import keystate.config.Settings
 import org.apache.spark.sql.keystate.KeyGroupStateStoreProvider
 
 /** The stores that this JVM keeps loaded, which outlive their session. */

@@ -4,8 +4,7 @@ import java.io.FileNotFoundException
 
 import org.scalatest.funsuite.AnyFunSuite
 
-import keystate.checkpoint.OnRocksDB
-import keystate.checkpoint.{StoreSettings, VersionedStore}
+import keystate.checkpoint.{OnRocksDB, StoreSettings, VersionedStore}
 import keystate.errors.MissingRunException
 
 /** Stores of one partition on several executors, of which some have not heard that they lost it. */

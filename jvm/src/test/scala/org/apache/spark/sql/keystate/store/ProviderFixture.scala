@@ -14,7 +14,7 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{IntegerType, LongType, StringType, StructType}
 import org.apache.spark.unsafe.types.UTF8String
 
-import keystate.settings.Settings
+import keystate.config.Settings
 import org.apache.spark.sql.keystate.KeyGroupStateStoreProvider
 
 /** Providers without a query around them. */

@@ -3,8 +3,8 @@ package org.apache.spark.sql.keystate.store
 import org.apache.spark.sql.execution.streaming.state.StateStoreMetrics
 
 import keystate.backend.TreeStateBackendFactory
+import keystate.config.Settings
 import keystate.errors.BadSettingException
-import keystate.settings.Settings
 import org.apache.spark.sql.keystate.KeyGroupStateStoreProvider
 
 /** The provider over the RocksDB backend. */

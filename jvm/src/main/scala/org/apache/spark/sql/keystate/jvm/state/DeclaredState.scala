@@ -14,13 +14,13 @@ import org.apache.spark.sql.keystate.spec.{FieldDefaults, StateKind, StateSpec}
 /** A state that a JVM function declared, with the encoders of its values and user keys. They are
   * bound on the driver, because an unbound encoder does not survive serialisation.
   */
-private[keystate] final case class DeclaredState(
+private[keystate] final case class JvmStateSpec(
     spec: StateSpec,
     value: ExpressionEncoder[Any],
     key: Option[ExpressionEncoder[Any]]
 )
 
-private[keystate] object DeclaredState {
+private[keystate] object JvmStateSpec {
   def apply(
       kindName: String,
       kind: StateKind,
@@ -29,7 +29,7 @@ private[keystate] object DeclaredState {
       keyType: Option[TypeInformation[_]] = None,
       order: StoredOrder = StoredOrder.Natural,
       isBroadcast: Boolean = false
-  ): DeclaredState = {
+  ): JvmStateSpec = {
     val name = descriptor.name
     val value = encoder(name, valueType)
     val key = keyType.map(encoder(name, _))
@@ -55,7 +55,7 @@ private[keystate] object DeclaredState {
           throw KeystateErrors.declaration(s"The keys of state '$name': ${e.getMessage}", e)
       }
     }
-    DeclaredState(spec, value, key)
+    JvmStateSpec(spec, value, key)
   }
 
   @nowarn("cat=deprecation")

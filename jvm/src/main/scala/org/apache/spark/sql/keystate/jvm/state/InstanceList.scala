@@ -18,7 +18,7 @@ import org.apache.spark.sql.keystate.spec.SchemaEvolution
 /** The current elements of one list, in the form that rows have: so each is what it was when it was
   * added, whatever becomes of the function's object.
   */
-private[keystate] final class InstanceList(declared: DeclaredState, restored: Seq[String] = Nil)
+private[keystate] final class InstanceList(declared: JvmStateSpec, restored: Seq[String] = Nil)
     extends ListState[Any] {
   private val format = new OperatorElements(declared)
   private var elements = format.decode(restored).toVector
@@ -47,7 +47,7 @@ private[keystate] final class InstanceList(declared: DeclaredState, restored: Se
   * its own in Base64, so that elements can be distributed one by one. The Python worker writes and
   * reads the same format.
   */
-private[keystate] final class OperatorElements(declared: DeclaredState) {
+private[keystate] final class OperatorElements(declared: JvmStateSpec) {
   private val spec = declared.spec
   private val codec = new ObjectCodec(declared.value)
   private val format = new ArrowStreams("UTC", largeVarTypes = false)

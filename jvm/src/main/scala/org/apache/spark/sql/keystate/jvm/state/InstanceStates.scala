@@ -20,15 +20,15 @@ import org.apache.spark.sql.keystate.state.RawKeyedState
   * @param union
   *   whether each subtask is restored with the elements of all subtasks
   */
-private[keystate] final case class DeclaredList(state: DeclaredState, union: Boolean)
+private[keystate] final case class JvmListSpec(state: JvmStateSpec, union: Boolean)
 
 /** The operator state that a JVM function declared.
   *
   * @param elements
   *   the encoder of the elements of a `ListCheckpointed`
   */
-private[keystate] final case class DeclaredOperatorState(
-    lists: Seq[DeclaredList] = Nil,
+private[keystate] final case class JvmOperatorStateSpec(
+    lists: Seq[JvmListSpec] = Nil,
     elements: Option[ExpressionEncoder[Any]] = None
 ) {
 
@@ -36,10 +36,10 @@ private[keystate] final case class DeclaredOperatorState(
   def unions: Set[String] = lists.filter(_.union).map(_.state.spec.name).toSet
 }
 
-private[keystate] object DeclaredOperatorState {
+private[keystate] object JvmOperatorStateSpec {
 
   /** What a function declares, which is asked on the driver. */
-  def of(function: AnyRef, keyed: KeyedStateStore): DeclaredOperatorState = function match {
+  def of(function: AnyRef, keyed: KeyedStateStore): JvmOperatorStateSpec = function match {
     case _: CheckpointedFunction with ListCheckpointed[_] =>
       throw KeystateErrors.declaration(
         s"${function.getClass.getName} is a CheckpointedFunction and a ListCheckpointed: be one " +
@@ -48,10 +48,10 @@ private[keystate] object DeclaredOperatorState {
     case own: CheckpointedFunction =>
       val asked = new OperatorStateDiscovery(keyed)
       own.initializeState(asked)
-      DeclaredOperatorState(asked.found.toSeq)
+      JvmOperatorStateSpec(asked.found.toSeq)
     case own: ListCheckpointed[_] =>
-      DeclaredOperatorState(elements = Some(ListElements.encoderOf(own)))
-    case _ => DeclaredOperatorState()
+      JvmOperatorStateSpec(elements = Some(ListElements.encoderOf(own)))
+    case _ => JvmOperatorStateSpec()
   }
 }
 
@@ -76,7 +76,7 @@ private[keystate] abstract class JvmOperatorStates(keyed: KeyedStateStore)
   */
 private final class OperatorStateDiscovery(keyed: KeyedStateStore)
     extends JvmOperatorStates(keyed) {
-  val found = mutable.ArrayBuffer.empty[DeclaredList]
+  val found = mutable.ArrayBuffer.empty[JvmListSpec]
 
   override def isRestored: Boolean = false
   override def getRestoredCheckpointId: Option[Long] = None
@@ -86,8 +86,8 @@ private final class OperatorStateDiscovery(keyed: KeyedStateStore)
   override protected def list(descriptor: ListStateDescriptor[_], union: Boolean): InstanceList = {
     if (descriptor.getTtlConfig.isEnabled)
       throw KeystateErrors.cannotExpire(descriptor.name, "operator state")
-    val state = DeclaredState("list", StateKind.List, descriptor, descriptor.elementType)
-    found += DeclaredList(state, union)
+    val state = JvmStateSpec("list", StateKind.List, descriptor, descriptor.elementType)
+    found += JvmListSpec(state, union)
     new InstanceList(state)
   }
 }
@@ -101,7 +101,7 @@ private final class OperatorStateDiscovery(keyed: KeyedStateStore)
   */
 private[keystate] final class InstanceStates(
     function: AnyRef,
-    declared: DeclaredOperatorState,
+    declared: JvmOperatorStateSpec,
     restored: Option[RestoredOperatorState],
     keyed: KeyedStateStore,
     rawKeyed: Option[RawKeyedState]

@@ -1,4 +1,6 @@
 package org.apache.spark.sql.keystate.jvm
 
-/** How JVM functions declare their states, and the operator state of one instance of a function. */
+/** The states of functions in Scala or Java: how they are declared, the keyed and broadcast states
+  * that a function sees, and the operator state of one instance.
+  */
 package object state

@@ -10,7 +10,7 @@ import org.apache.spark.sql.types.StructType
   *   the number of that micro-batch
   * @param staticsRead
   *   what is noted of the inputs that are no streams; see
-  *   [[org.apache.spark.sql.keystate.metadata.StaticInputs]]
+  *   [[org.apache.spark.sql.keystate.operator.StaticInputs]]
   * @param watermark
   *   in ms, as is `clock`
   */

@@ -25,14 +25,13 @@ import keystate.keygroup.KeyGroups
 import keystate.{OutputTag, TimeDomain}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs, SideOutputs}
-import org.apache.spark.sql.keystate.metadata.StaticInputs
 import org.apache.spark.sql.keystate.metrics.EarliestTime
 import org.apache.spark.sql.keystate.operator.{
   BroadcastInput, FunctionInputs, InputColumns, InputReader, KeyedSecondInput, OperatorColumns,
-  OperatorTasks, SecondInput
+  OperatorTasks, SecondInput, StaticInputs
 }
 import org.apache.spark.sql.keystate.plan.{InputRole, KeyedProcess, KeyedProcessStrategy}
-import org.apache.spark.sql.keystate.spec.{OwnFamilies, SchemaEvolution}
+import org.apache.spark.sql.keystate.spec.{SchemaEvolution, SystemColumnFamilies}
 
 /** The operator that a function makes of Datasets, with all of its subtasks, without a query. Each
   * call that processes something is a micro-batch. It keeps in memory what a query stores.
@@ -171,7 +170,7 @@ final class TestedOperator[OUT](
 
   /** The rows of the function's inputs, and what is broadcast. A Dataset of a batch is read in the
     * first micro-batch that the operator has with it; see
-    * [[org.apache.spark.sql.keystate.metadata.StaticInputs]].
+    * [[org.apache.spark.sql.keystate.operator.StaticInputs]].
     */
   private def rowsOf(
       elements: Seq[Seq[Any]],
@@ -195,7 +194,7 @@ final class TestedOperator[OUT](
     }
   }
 
-  private def keyColumns = OwnFamilies.columnsOf(DataTypeUtils.fromAttributes(read.keys))
+  private def keyColumns = SystemColumnFamilies.columnsOf(DataTypeUtils.fromAttributes(read.keys))
 
   private def columns = OperatorColumns(read.columns, read.keys, process.output)
 
@@ -213,7 +212,7 @@ final class TestedOperator[OUT](
       read.rowOrder,
       OperatorTasks.StoredState(info, groups, Nil, purges = false),
       times,
-      read.late(late).map(_.filterNot(_ => process.spec.takes.lateRows)),
+      read.late(late).map(_.filterNot(_ => process.spec.rowHandling.lateRows)),
       realTime = false,
       None,
       new OperatorTasks.Metrics(
@@ -258,7 +257,7 @@ final class TestedOperator[OUT](
 
   /** Entries of the function's states and timers. */
   def numEntries: Long = {
-    val names = process.spec.states.map(_.name) :+ OwnFamilies.TimersName
+    val names = process.spec.states.map(_.name) :+ SystemColumnFamilies.TimersName
     subtasks.map(_.count(names)).sum
   }
 

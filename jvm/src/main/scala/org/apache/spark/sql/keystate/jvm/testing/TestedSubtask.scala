@@ -12,12 +12,11 @@ import keystate.TimeDomain
 import keystate.backend.{Layout, StateFamily}
 import keystate.checkpoint.OperatorState
 import keystate.keygroup.KeyGroups
-import org.apache.spark.sql.keystate.jvm.state.DeclaredState
-import org.apache.spark.sql.keystate.jvm.{CurrentKey, JvmBroadcastState}
+import org.apache.spark.sql.keystate.jvm.state.{CurrentKey, JvmBroadcastState, JvmStateSpec}
 import org.apache.spark.sql.keystate.operator.{
   BroadcastInput, OperatorColumns, OperatorTaskContext, OperatorTasks
 }
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies, SchemaEvolution}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, SchemaEvolution, SystemColumnFamilies}
 import org.apache.spark.sql.keystate.state.{BroadcastEntries, FamilyEntries, Timers}
 import org.apache.spark.sql.keystate.store.{BackendLease, StateBackends, SubtaskScope}
 
@@ -125,17 +124,18 @@ private[testing] final class TestedSubtask(index: Int, maxParallelism: Int, back
     names.flatMap(families.get).map(f => backend.count(f.id)).sum
 
   /** How many timers of a domain there are. */
-  def timers(domain: TimeDomain): Long = families.get(OwnFamilies.TimersName).fold(0L) { family =>
-    val ever = Some(Long.MaxValue)
-    val found = new Timers(family.id, backend, maxParallelism).upTo(
-      ever.filter(_ => domain == TimeDomain.EVENT_TIME),
-      ever.filter(_ => domain == TimeDomain.PROCESSING_TIME)
-    )
-    found.size.toLong
-  }
+  def timers(domain: TimeDomain): Long =
+    families.get(SystemColumnFamilies.TimersName).fold(0L) { family =>
+      val ever = Some(Long.MaxValue)
+      val found = new Timers(family.id, backend, maxParallelism).upTo(
+        ever.filter(_ => domain == TimeDomain.EVENT_TIME),
+        ever.filter(_ => domain == TimeDomain.PROCESSING_TIME)
+      )
+      found.size.toLong
+    }
 
   /** The entries of a broadcast state. */
-  def broadcastState(declared: DeclaredState): Map[Any, Any] =
+  def broadcastState(declared: JvmStateSpec): Map[Any, Any] =
     families.get(declared.spec.name).fold(Map.empty[Any, Any]) { family =>
       val spec = SchemaEvolution.continue(declared.spec, Some(family))
       val entries = new BroadcastEntries(

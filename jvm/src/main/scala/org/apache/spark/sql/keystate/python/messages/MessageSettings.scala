@@ -2,13 +2,12 @@ package org.apache.spark.sql.keystate.python.messages
 
 import org.apache.spark.sql.internal.SQLConf
 
-import keystate.settings.Settings
-import org.apache.spark.sql.keystate.python.columns.Inline
+import keystate.config.Settings
 import org.apache.spark.sql.keystate.store.StoreConfig
 
 /** Bounds of a task's messages and of the worker's cache. The first message is small, so that the
   * worker starts early; from message to message the rows double, up to `messageRows`. A message
-  * also ends when it has `messageBytes` of rows and states. A generation ends when it has
+  * also ends when it has `messageBytes` of rows and states. A cache epoch ends when it has
   * `maxCachedKeys` keys or `cachedBytes` of states.
   */
 private[keystate] final case class MessageSettings(

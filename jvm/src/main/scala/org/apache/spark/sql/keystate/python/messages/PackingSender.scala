@@ -5,8 +5,7 @@ import org.apache.arrow.vector.{VarBinaryVector, VectorSchemaRoot}
 
 import org.apache.spark.sql.catalyst.InternalRow
 
-import org.apache.spark.sql.keystate.python.protocol.Protocol
-import org.apache.spark.sql.keystate.python.realtime.Packing
+import org.apache.spark.sql.keystate.spec.Protocol
 
 /** Sends messages as bytes: those of few rows packed, others as Arrow streams.
   *

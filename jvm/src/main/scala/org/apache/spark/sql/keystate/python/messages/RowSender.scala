@@ -11,11 +11,7 @@ import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 import org.apache.spark.sql.keystate.operator.{OperatorTaskContext, TaskRows}
-import org.apache.spark.sql.keystate.python.columns.{
-  ArrowParts, KeyedColumns, MessageParts, PackedBytes, PackedParts
-}
-import org.apache.spark.sql.keystate.python.protocol.Protocol
-import org.apache.spark.sql.keystate.python.realtime.LiveTurns
+import org.apache.spark.sql.keystate.spec.Protocol
 import org.apache.spark.sql.keystate.state.DueTimers
 
 /** Writes rows and timers into messages, and with each key that the worker does not have what it has
@@ -38,7 +34,7 @@ private[python] final class RowSender(
     answersTimers: Boolean,
     settings: MessageSettings,
     live: Option[LiveTurns],
-    generations: Generations,
+    cacheEpochs: CacheEpochs,
     control: () => JObject
 ) extends MessageSender {
   import RowSender._
@@ -58,7 +54,7 @@ private[python] final class RowSender(
   private var rowsAreOver = false
 
   // Only loading states shows how large they are, so they are loaded after every few keys.
-  private var loaded = 0 // slots whose states are in this message or were sent before
+  private var loaded = 0 // key indexes whose states are in this message or were sent before
   private var step = FirstStep
   private var bytes = 0L // of the message's rows and states
 
@@ -75,7 +71,7 @@ private[python] final class RowSender(
       send(fillRows(input))
       true
     } else if (live.exists(!_.isOver)) {
-      send(()) // closes a generation
+      send(()) // closes a cache epoch
       true
     } else if (lease.use(hasNext(dueTimers))) {
       rowsAreOver = true
@@ -90,14 +86,14 @@ private[python] final class RowSender(
 
   private def send(fillIn: => Unit): Unit = {
     lease.use {
-      val full = slots.size >= settings.maxCachedKeys ||
-        generations.cachedBytes >= settings.cachedBytes || live.exists(_.isOld)
-      if (full && generations.previousSlots == null) {
-        generations.open()
+      val full = keyIndexes.size >= settings.maxCachedKeys ||
+        cacheEpochs.cachedBytes >= settings.cachedBytes || live.exists(_.isOld)
+      if (full && cacheEpochs.previousKeyIndexes == null) {
+        cacheEpochs.open()
         live.foreach(_.opened())
       }
     }
-    loaded = slots.size
+    loaded = keyIndexes.size
     step = FirstStep
     bytes = 0
     sent = true
@@ -105,13 +101,13 @@ private[python] final class RowSender(
     fillIn
     loadStates()
     live.foreach { turns =>
-      generations.cachedBytes += bytes
-      turns.sent(generationIsEmpty = slots.size == 0)
+      cacheEpochs.cachedBytes += bytes
+      turns.sent(cacheEpochIsEmpty = keyIndexes.size == 0)
     }
     finish()
   }
 
-  private def slots = generations.currentSlots
+  private def keyIndexes = cacheEpochs.currentKeyIndexes
 
   private def fewWait =
     !rowsAreOver &&
@@ -119,10 +115,10 @@ private[python] final class RowSender(
 
   /** Adds the states of the keys that came since the last call. */
   private def loadStates(): Unit = {
-    val size = lease.use(parts.states.map(_.load(slots, loaded, carried)).sum)
+    val size = lease.use(parts.states.map(_.load(keyIndexes, loaded, carried)).sum)
     bytes += size
-    generations.cachedBytes += size
-    loaded = slots.size
+    cacheEpochs.cachedBytes += size
+    loaded = keyIndexes.size
     step = math.min(4 * step, LargestStep)
   }
 
@@ -132,8 +128,8 @@ private[python] final class RowSender(
       val row = input.next()
       val from = taskRows.input
       val reader = readerOf(from)
-      val slot = slotOf(reader.keys.key(row), reader.keys.group(row))
-      parts.addRow(from, slot, reader.toColumns(row))
+      val keyIndex = keyIndexOf(reader.keys.key(row), reader.keys.group(row))
+      parts.addRow(from, keyIndex, reader.toColumns(row))
       bytes += (row match {
         case unsafe: UnsafeRow => unsafe.getSizeInBytes
         case _ => settings.messageBytes / settings.messageRows
@@ -156,7 +152,7 @@ private[python] final class RowSender(
       timerKey.pointTo(timer.key, timer.key.length)
       val gone = !lease.use(task.timers.get.take(timer))
       if (!gone || mayBeSetAgain(timerKey))
-        parts.addTimer(slotOf(timerKey, timer.group), timer, gone)
+        parts.addTimer(keyIndexOf(timerKey, timer.group), timer, gone)
       count += 1
     }
   }
@@ -166,23 +162,25 @@ private[python] final class RowSender(
     */
   private def mayBeSetAgain(key: UnsafeRow): Boolean = live.isEmpty && {
     val hash = key.hashCode
-    val before = generations.previousSlots // in a batch query another thread may set it to null
-    slots.find(key, hash) >= 0 || before != null && before.find(key, hash) >= 0
+    val before =
+      cacheEpochs.previousKeyIndexes // in a batch query another thread may set it to null
+    keyIndexes.find(key, hash) >= 0 || before != null && before.find(key, hash) >= 0
   }
 
-  private def slotOf(key: UnsafeRow, group: => Int): Int = {
+  private def keyIndexOf(key: UnsafeRow, group: => Int): Int = {
     val hash = key.hashCode
-    val known = slots.find(key, hash)
+    val known = keyIndexes.find(key, hash)
     if (known >= 0)
       known
     else {
-      val slot = slots.add(key, hash, group)
-      val before = generations.previousSlots // in a batch query another thread may set it to null
+      val keyIndex = keyIndexes.add(key, hash, group)
+      val before =
+        cacheEpochs.previousKeyIndexes // in a batch query another thread may set it to null
       val old = if (before == null) -1 else before.find(key, hash)
-      carried(slot - loaded) = old
+      carried(keyIndex - loaded) = old
       parts.addKey(key, old)
-      if (slots.size - loaded == step) loadStates()
-      slot
+      if (keyIndexes.size - loaded == step) loadStates()
+      keyIndex
     }
   }
 
@@ -195,7 +193,7 @@ private[python] final class RowSender(
       else
         Some(
           packedParts
-            .finish(generations.current, live.get.time, if (news.isEmpty) Nothing else json(news))
+            .finish(cacheEpochs.current, live.get.time, if (news.isEmpty) Nothing else json(news))
         )
     if (packed.isEmpty) finishArrow(news)
   }
@@ -204,7 +202,7 @@ private[python] final class RowSender(
     // In real-time mode each answer has the timers that were set, so there the JVM finds them all.
     val tells = answersTimers || live.nonEmpty && rowsAreOver
     val left = Option.when(tells)(Protocol.Control.TimersLeft -> JBool(dueTimers.nonEmpty))
-    val ofMessage = (Protocol.Control.Generation -> JInt(generations.current)) ::
+    val ofMessage = (Protocol.Control.CacheEpoch -> JInt(cacheEpochs.current)) ::
       live.toList.map(turns => Protocol.Control.ProcessingTime -> JInt(turns.time)) :::
       left.toList
     controls.setSafe(0, json(ofMessage ::: news))

@@ -56,8 +56,9 @@ private[simulation] final class Attempt(
   )
   private val channel = {
     val throws = trouble.collect { case (Trouble.Throws, rows) => rows }
-    val told = ("fresh" -> random.nextInt(5).equals(0)) ~ ("slots" -> run.settings.firstSlots) ~
-      ("flush" -> run.settings.flushBytes) ~ ("throws" -> throws.getOrElse(-1))
+    val told =
+      ("fresh" -> random.nextInt(5).equals(0)) ~ ("slots" -> run.settings.firstKeyIndexes) ~
+        ("flush" -> run.settings.flushBytes) ~ ("throws" -> throws.getOrElse(-1))
     new Channel(worker, told, run.settings, random, fault, story, () => stepped())
   }
   private var store: KeyGroupStateStore = _
@@ -140,8 +141,8 @@ private[simulation] object Attempt {
       Seq(
         "spark.sql.session.timeZone" -> "UTC",
         "spark.sql.execution.arrow.maxRecordsPerBatch" -> settings.messageRows,
-        keystate.settings.Settings.MaxCachedKeys.key -> settings.cachedKeys,
-        keystate.settings.Settings.InlineEntries.key -> settings.inlineEntries
+        keystate.config.Settings.MaxCachedKeys.key -> settings.cachedKeys,
+        keystate.config.Settings.InlineEntries.key -> settings.inlineEntries
       ).foreach { case (key, value) => conf.setConfString(key, value.toString) }
       conf
     }

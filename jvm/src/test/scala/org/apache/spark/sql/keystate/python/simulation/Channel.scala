@@ -20,7 +20,7 @@ import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, Columna
 
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.python.Conversation
-import org.apache.spark.sql.keystate.python.protocol.Protocol
+import org.apache.spark.sql.keystate.spec.Protocol
 
 /** What is between a task and its worker: it takes the place of Spark's runner. When the task reads
   * answers, the seed decides what happens until there are some: the task writes another message,
@@ -114,9 +114,9 @@ private[simulation] final class Channel(
   /** Puts the fault into an answer, if it is one of answers. */
   private def spoil(answer: StructVector): Unit = {
     def number(name: String) = answer.getChild(name).asInstanceOf[IntVector]
-    val generation = number(Protocol.Answer.Generation)
-    if (generation.get(0) >= 0) fault.foreach {
-      case Fault.NextGeneration => generation.set(0, generation.get(0) + 1)
+    val cacheEpoch = number(Protocol.Answer.CacheEpoch)
+    if (cacheEpoch.get(0) >= 0) fault.foreach {
+      case Fault.NextCacheEpoch => cacheEpoch.set(0, cacheEpoch.get(0) + 1)
       case Fault.ReadTooFar =>
         val until = number(Protocol.Answer.Until)
         until.set(0, until.get(0) + 1)
@@ -230,7 +230,7 @@ private[simulation] final class Bytes {
 /** The worker's connection to the state server. */
 private[simulation] final class SideChannel(pageEntries: Int, fault: Option[Fault], story: Story)
     extends AutoCloseable {
-  import org.apache.spark.sql.keystate.python.server.{StateServer, TestWorker}
+  import org.apache.spark.sql.keystate.python.{StateServer, TestWorker}
 
   private val channel = {
     val address = StateServer.ofThisJvm.address

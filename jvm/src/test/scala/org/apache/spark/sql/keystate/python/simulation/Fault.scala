@@ -15,7 +15,7 @@ private[simulation] object Fault {
   case object LateReply
       extends Fault("a reply that comes late is taken for that to the next question")
   case object AllRead extends Fault("the JVM says that it has read all changes, which it has not")
-  case object NextGeneration extends Fault("changes are taken for those of the next generation")
+  case object NextCacheEpoch extends Fault("changes are taken for those of the next generation")
   case object ReadTooFar extends Fault("changes of one slot too many count as read")
   case object LeaseGoesOn extends Fault("the lease of a task that is given up goes on")
 
@@ -33,7 +33,7 @@ private[simulation] object Fault {
     OfWorker("generation", "questions are asked of the first generation"),
     LateReply,
     AllRead,
-    NextGeneration,
+    NextCacheEpoch,
     ReadTooFar,
     LeaseGoesOn
   )

@@ -31,7 +31,7 @@ private[simulation] final case class Settings(
     cachedKeys: Int,
     inlineEntries: Int,
     pageEntries: Int,
-    firstSlots: Int,
+    firstKeyIndexes: Int,
     flushBytes: Int,
     window: Int
 )
@@ -104,7 +104,7 @@ private[simulation] object Plan {
     cachedKeys = 1 + random.nextInt(Seq(2, 6, 30)(random.nextInt(3))),
     inlineEntries = random.nextInt(Seq(1, 4, 40)(random.nextInt(3))),
     pageEntries = 2 + random.nextInt(Seq(2, 12, 60)(random.nextInt(3))),
-    firstSlots = 1 + random.nextInt(Seq(2, 16)(random.nextInt(2))),
+    firstKeyIndexes = 1 + random.nextInt(Seq(2, 16)(random.nextInt(2))),
     flushBytes = 1 << random.nextInt(17),
     window = 1 + random.nextInt(Seq(2, 10)(random.nextInt(2)))
   )

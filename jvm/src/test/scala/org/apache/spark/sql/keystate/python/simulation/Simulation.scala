@@ -11,7 +11,7 @@ import org.apache.commons.io.FileUtils
 
 import org.apache.spark.sql.internal.SQLConf
 
-import keystate.settings.Settings.{Backend, MaxParallelism}
+import keystate.config.Settings.{Backend, MaxParallelism}
 import keystate.simulation.Choices
 import org.apache.spark.sql.keystate.KeyGroupStateStoreProvider
 import org.apache.spark.sql.keystate.store.{KeyGroupStateStore, ProviderFixture}

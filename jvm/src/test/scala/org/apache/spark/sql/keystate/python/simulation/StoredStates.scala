@@ -7,7 +7,7 @@ import org.apache.spark.unsafe.types.UTF8String
 
 import keystate.backend.{Entry, GroupedKey}
 import org.apache.spark.sql.keystate.encoding.{OrderedKeyCodec, StateRows}
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, OwnFamilies}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, SystemColumnFamilies}
 import org.apache.spark.sql.keystate.state.{ListChunks, Timers}
 import org.apache.spark.sql.keystate.store.KeyGroupStateStore
 
@@ -51,7 +51,7 @@ private[simulation] final class StoredStates(spec: OperatorSpec, groups: Int) {
           model => model.copy(sorted = model.sorted + (key -> long(entry.value)))
         )
       }
-      read(OwnFamilies.TimersName) { entry =>
+      read(SystemColumnFamilies.TimersName) { entry =>
         val timer = KeyModel.Timer(entry.key(0).toInt, Timers.timeOf(entry.key))
         (Timers.keyOf(entry.key), model => model.copy(timers = model.timers + timer))
       }

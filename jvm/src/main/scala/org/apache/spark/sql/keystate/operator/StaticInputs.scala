@@ -1,0 +1,113 @@
+package org.apache.spark.sql.keystate.operator
+
+import java.util.{Map => JMap, UUID}
+
+import org.apache.hadoop.conf.Configuration
+
+import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperatorStateInfo
+import org.apache.spark.sql.execution.streaming.state.StateStore
+
+import keystate.backend.StateFamily
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.metadata.RecordedStates
+import org.apache.spark.sql.keystate.metrics.Recent
+
+/** Which static inputs an operator has read. Each is read once, in one micro-batch: when that is
+  * committed, the version that it made says so, and so do all later ones. A micro-batch that is run
+  * again begins with the version before, and reads the input again.
+  *
+  * It is said by the property `read` of Spark's default family, which each store has: names with
+  * commas between, `query` if a micro-batch of a query made the version, and what was read. A
+  * checkpoint that was made for a query to begin from has an empty one.
+  */
+private[keystate] object StaticInputs {
+  val Connected = "connected"
+  val Broadcast = "broadcast"
+  val Initial = "initial"
+
+  private final val Query = "query"
+  private final val Read = "read"
+  private val KeptInMemory = 1000
+
+  /** By run and operator: a version, and whether a micro-batch that begins with it reads the input.
+    * Once one does not, no later one of the run does. Spark asks often, and in each micro-batch.
+    */
+  private val known: JMap[(UUID, Long), (Long, Boolean)] = Recent.map(KeptInMemory)
+
+  /** Whether the micro-batch reads this input. */
+  def reads(input: String, info: StatefulOperatorStateInfo, hadoopConf: => Configuration): Boolean =
+    info.storeVersion == 0 || {
+      val run = (info.queryRunId, info.operatorId)
+      Option(known.get(run)) match {
+        case Some((version, reads)) if !reads || version == info.storeVersion => reads
+        case _ =>
+          val id = info.stateStoreCkptIds.flatMap(_.head.headOption)
+          val reads = lacks(input, RecordedStates.read(info, id, hadoopConf))
+          known.put(run, (info.storeVersion, reads))
+          reads
+      }
+    }
+
+  def lacks(input: String, recorded: Seq[StateFamily]): Boolean =
+    isUnread(input, in(recorded))
+
+  /** Whether an input is still to be read, by what the last micro-batch has noted. Initial state is
+    * for an operator that no query has had yet, others may come to it later.
+    */
+  def isUnread(input: String, noted: Set[String]): Boolean =
+    if (input == Initial) noted.isEmpty else !noted(input)
+
+  /** What a micro-batch notes.
+    *
+    * @param noted
+    *   by the one before
+    * @param input
+    *   what it reads, if it reads a static input
+    */
+  def noting(noted: Set[String], input: Option[String]): Set[String] = noted ++ input + Query
+
+  private def in(families: Iterable[StateFamily]): Set[String] = families
+    .find(isDefault)
+    .flatMap(_.properties.get(Read))
+    .getOrElse {
+      val cause = new NoSuchElementException(s"there is no property '$Read'")
+      throw KeystateErrors.damagedState(StateStore.DEFAULT_COL_FAMILY_NAME, cause)
+    }
+    .split(',')
+    .filter(_.nonEmpty)
+    .toSet
+
+  private def isDefault(family: StateFamily) = family.name == StateStore.DEFAULT_COL_FAMILY_NAME
+
+  /** The default family's properties in the version that a micro-batch makes.
+    *
+    * @param default
+    *   the family in the version that it begins with
+    * @param input
+    *   what it reads, if it reads a static input
+    */
+  def after(default: StateFamily, version: Long, input: Option[String]): Map[String, String] = {
+    val before = if (version == 0) Set.empty[String] else in(Seq(default))
+    default.properties + property(noting(before, input))
+  }
+
+  /** A family of a version that is written and not made by a query.
+    *
+    * @param from
+    *   the families of the operator that it is made from; None of a new operator
+    * @param hasRun
+    *   whether a new operator goes on in the place of one that a query has had
+    */
+  def written(
+      family: StateFamily,
+      from: Option[Seq[StateFamily]],
+      hasRun: Boolean = false
+  ): StateFamily =
+    if (!isDefault(family)) family
+    else {
+      val ofNew = Set.empty[String] ++ Option.when(hasRun)(Query)
+      family.copy(properties = family.properties + property(from.fold(ofNew)(in)))
+    }
+
+  private def property(read: Set[String]) = Read -> read.toSeq.sorted.mkString(",")
+}

@@ -65,7 +65,7 @@ class Scala:
         """The files of each. The names for `import keystate._` are no package of their own."""
         found: dict[str, list[Path]] = {}
         for path in self.files:
-            parts = path.parent.parts
+            parts = path.parent.relative_to(ROOT).parts
             name = ".".join(parts[parts.index("main") + 2 :])
             if name != "org.apache.spark.sql":
                 found.setdefault(name, []).append(path)
@@ -74,7 +74,7 @@ class Scala:
     @staticmethod
     def _line(path: Path) -> str:
         """The lines of Spark that a file is for: a build has one of the files of a name."""
-        parts = path.parts
+        parts = path.relative_to(ROOT).parts
         return parts[parts.index("main") + 1]
 
     def sizes(self) -> Iterator[tuple[int, int, str]]:

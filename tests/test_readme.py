@@ -205,6 +205,7 @@ def test_workflows_run_every_target() -> None:
         "needs-python",
         "docs-tables",  # tests/contract/test_facts.py runs it
         "counts",  # so does tests/test_counts.py
+        "golden",  # only when a format changes
     }
 
 

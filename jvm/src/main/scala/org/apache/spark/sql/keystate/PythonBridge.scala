@@ -28,8 +28,9 @@ import org.apache.spark.sql.keystate.checkpoint.{
 }
 import org.apache.spark.sql.keystate.edit.BatchInput
 import org.apache.spark.sql.keystate.files.CheckpointFiles
+import org.apache.spark.sql.keystate.operator.InputRole
 import org.apache.spark.sql.keystate.plan.{
-  DistinctHashes, InputRole, KeyedProcess, OperatorInput, PartialAggregate, Selected, WithoutRepeats
+  DistinctHashes, KeyedProcess, OperatorInput, PartialAggregate, Selected, WithoutRepeats
 }
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.realtime.RealTimeSession

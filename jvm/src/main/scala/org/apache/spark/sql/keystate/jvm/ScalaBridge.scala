@@ -15,7 +15,8 @@ import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.{RichFunction, TypeInformation}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.jvm.state.JvmStateSpec
-import org.apache.spark.sql.keystate.plan.{InputRole, KeyedProcess, OperatorInput}
+import org.apache.spark.sql.keystate.operator.InputRole
+import org.apache.spark.sql.keystate.plan.{KeyedProcess, OperatorInput}
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
 import org.apache.spark.sql.keystate.spec.StateKind
 

@@ -12,7 +12,7 @@ import org.apache.spark.util.AccumulatorV2
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
 /** What the operators of streams and of batch queries have in common: a function over the rows of
-  * the left child, and the right child as what `second` says.
+  * the left child, and of the right child if there is a second input.
   */
 private[keystate] trait FunctionExec extends BinaryExecNode {
   def function: OperatorFunction
@@ -21,7 +21,7 @@ private[keystate] trait FunctionExec extends BinaryExecNode {
   /** What the left child's rows are sorted by in a task. */
   def order: Seq[SortOrder]
 
-  /** What the right child is for. */
+  /** What is read of the right child. */
   def second: Option[SecondInput]
 
   /** The key columns of the left child. */
@@ -36,13 +36,11 @@ private[keystate] trait FunctionExec extends BinaryExecNode {
   /** How rows must be spread so that those of a key come to one task. */
   protected def byKey(keys: Seq[Attribute]): Distribution
 
-  protected def keyedSecond: Option[KeyedSecondInput] = second.collect {
-    case keyed: KeyedSecondInput => keyed
-  }
+  protected def keyedSecond: Option[SecondInput] = second.filter(_.isKeyed)
 
   protected def ofSecond: Distribution = second.filter(_ => readsSecond) match {
-    case Some(keyed: KeyedSecondInput) => byKey(keyed.keys)
-    case Some(_: BroadcastSecondInput) => BroadcastDistribution(IdentityBroadcastMode)
+    case Some(keyed) if keyed.isKeyed => byKey(keyed.rows.keys)
+    case Some(_) => BroadcastDistribution(IdentityBroadcastMode)
     case None => UnspecifiedDistribution
   }
 
@@ -51,7 +49,7 @@ private[keystate] trait FunctionExec extends BinaryExecNode {
     * one column is cheaper than by key and column.
     */
   override def requiredChildOrdering: Seq[Seq[SortOrder]] =
-    Seq(order, keyedSecond.filter(_ => readsSecond).fold(Seq.empty[SortOrder])(_.order))
+    Seq(order, keyedSecond.filter(_ => readsSecond).fold(Seq.empty[SortOrder])(_.rows.order))
 
   protected def functionInputs: FunctionInputs = FunctionInputs(
     InputColumns(left.output, dataAttributes, groupingAttributes),
@@ -86,9 +84,9 @@ private[keystate] trait FunctionExec extends BinaryExecNode {
     * partitions. So every subtask, and every attempt of a task, sees the same.
     */
   protected def broadcastElements(): Option[OperatorTasks.Elements] =
-    second.filter(_ => readsSecond).collect { case broadcast: BroadcastSecondInput =>
+    second.filter(!_.isKeyed && readsSecond).map { broadcast =>
       val rows = right.executeBroadcast[Array[InternalRow]]()
-      new OperatorTasks.Elements(broadcast.columns, right.output, rows)
+      new OperatorTasks.Elements(broadcast.rows.columns, right.output, rows)
     }
 
   protected def registered[A <: AccumulatorV2[_, _]](accumulator: A): A = {

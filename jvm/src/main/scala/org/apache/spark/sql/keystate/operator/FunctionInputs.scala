@@ -1,6 +1,9 @@
 package org.apache.spark.sql.keystate.operator
 
-import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, SortOrder}
+import org.apache.spark.sql.catalyst.expressions.{
+  Attribute, Expression, SortOrder, UnaryExpression, Unevaluable
+}
+import org.apache.spark.sql.types.{DataType, NullType}
 
 /** The children of an operator as the inputs of its function.
   *
@@ -8,25 +11,29 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, Expression, SortOrd
   *   the left child
   * @param order
   *   what its rows are sorted by in a task
-  * @param right
-  *   the right child's columns and what it is for, if it is an input with keys
+  * @param second
+  *   the right child's columns and what is read of it, if it is an input with keys
   */
 private[keystate] final case class FunctionInputs(
     left: InputColumns,
     order: Seq[SortOrder],
-    right: Option[(Seq[Attribute], KeyedSecondInput)]
+    second: Option[(Seq[Attribute], SecondInput)]
 ) {
 
   /** Those of each input. */
-  def columns: Seq[InputColumns] = right.fold(Seq(left)) { case (all, keyed) =>
-    FunctionInputs.byIndex(left, InputColumns(all, keyed.columns, keyed.keys), keyed.isFirst)
+  def columns: Seq[InputColumns] = second.fold(Seq(left)) { case (all, keyed) =>
+    FunctionInputs.byIndex(
+      left,
+      InputColumns(all, keyed.rows.columns, keyed.rows.keys),
+      keyed.isFirst
+    )
   }
 
   /** The key columns as they are stored: with the names of the first input, and null where either
     * input can have null.
     */
-  def keys: Seq[Attribute] = right.fold(left.keys) { case (_, keyed) =>
-    left.keys.zip(keyed.keys).map { case (left, right) =>
+  def keys: Seq[Attribute] = second.fold(left.keys) { case (_, keyed) =>
+    left.keys.zip(keyed.rows.keys).map { case (left, right) =>
       (if (keyed.isFirst) right else left).withNullability(left.nullable || right.nullable)
     }
   }
@@ -34,13 +41,13 @@ private[keystate] final case class FunctionInputs(
   /** What a static input has comes before the rows of the first micro-batch; initial state before
     * all rows of a batch query too.
     */
-  def rowOrder: InputOrder = right match {
+  def rowOrder: InputOrder = second match {
     case None => InTurn(Seq(0))
-    case Some((_, keyed)) if keyed.once || keyed.initial =>
+    case Some((_, keyed)) if keyed.once || keyed.role == InputRole.Initial =>
       val right = if (keyed.isFirst) 0 else 1
       InTurn(Seq(right, 1 - right))
-    case Some((_, keyed)) if keyed.merged =>
-      val orders = FunctionInputs.byIndex(order.head, keyed.order.head, keyed.isFirst)
+    case Some((_, keyed)) if keyed.role == InputRole.Merged =>
+      val orders = FunctionInputs.byIndex(order.head, keyed.rows.order.head, keyed.isFirst)
       MergedBy(orders, columns.map(_.all))
     case Some(_) => InTurn(Seq(0, 1))
   }
@@ -51,7 +58,7 @@ private[keystate] final case class FunctionInputs(
     *   says it of the rows of a child by its columns
     */
   def late(of: Seq[Attribute] => Option[Expression]): Seq[Option[Expression]] =
-    right.fold(Seq(of(left.all))) { case (all, keyed) =>
+    second.fold(Seq(of(left.all))) { case (all, keyed) =>
       val ofSecond = if (keyed.once) None else of(all)
       FunctionInputs.byIndex(of(left.all), ofSecond, keyed.isFirst)
     }
@@ -64,48 +71,98 @@ private[keystate] object FunctionInputs {
     if (rightIsFirst) Seq(right, left) else Seq(left, right)
 }
 
-/** What the right child of an operator is for. */
-private[keystate] sealed trait SecondInput {
+/** The second input of an operator: what it reads of its right child.
+  *
+  * @param isFirst
+  *   whether it is what the function calls its first input; the left child is the stream, if there
+  *   is one
+  * @param once
+  *   whether the right child is no stream while the left one is, as is known of a physical plan.
+  *   Then it is read in one micro-batch only: the first one, or the first that the operator has with
+  *   it.
+  */
+private[keystate] final case class SecondInput(
+    rows: InputRows,
+    role: InputRole,
+    isFirst: Boolean,
+    once: Boolean = false
+) extends UnaryExpression
+    with Unevaluable {
+  override def child: Expression = rows
+  override def dataType: DataType = NullType
 
-  /** Whether the right child is no stream while the left one is. Then it is read in one micro-batch
-    * only: the first one, or the first that the operator has with it.
-    */
-  def once: Boolean
+  /** Whether it has keys, as the first input. */
+  def isKeyed: Boolean = role != InputRole.Broadcast
 
   /** What a checkpoint calls it where it is read once. */
-  def name: String
+  def name: String = role match {
+    case InputRole.Broadcast => StaticInputs.Broadcast
+    case InputRole.Initial => StaticInputs.Initial
+    case InputRole.Connected | InputRole.Merged => StaticInputs.Connected
+  }
+
+  override protected def withNewChildInternal(newChild: Expression): SecondInput =
+    copy(rows = newChild.asInstanceOf[InputRows])
 }
 
-/** What is broadcast to an operator. */
-private[keystate] final case class BroadcastSecondInput(columns: Seq[Attribute], once: Boolean)
-    extends SecondInput {
-  override def name: String = StaticInputs.Broadcast
+/** What the second input of an operator is for.
+  *
+  * @param name
+  *   what Python calls it
+  */
+private[keystate] sealed abstract class InputRole(val name: String)
+
+private[keystate] object InputRole {
+
+  /** For a function of two inputs. Within a micro-batch its rows come after those of the first. */
+  case object Connected extends InputRole("connected")
+
+  /** For a function of two inputs. The rows of both come by the first value of their orders. */
+  case object Merged extends InputRole("merged")
+
+  /** Initial state: its rows come before all of the first input, and emit nothing. */
+  case object Initial extends InputRole("initial")
+
+  /** All subtasks get its rows. It has no keys. */
+  case object Broadcast extends InputRole("broadcast")
+
+  /** The role of this name; None for an empty one. */
+  def named(name: String): Option[InputRole] =
+    if (name.isEmpty) None
+    else
+      Seq(Connected, Merged, Initial, Broadcast)
+        .find(_.name == name)
+        .orElse(throw new IllegalArgumentException(s"unknown role '$name' of an input"))
 }
 
-/** A second input with keys.
+/** What an operator reads of one of its children. It is an expression, so that Catalyst replaces the
+  * columns in it as it does those in any node. Nothing evaluates it.
   *
   * @param keys
-  *   its columns that are the key
+  *   the child's columns that make up the key; none if the rows have no keys
   * @param columns
-  *   its columns that the function sees
+  *   the child's columns that the function sees; a column that was added for a key is not one of
+  *   them
   * @param order
-  *   what its rows are sorted by in a task
-  * @param isFirst
-  *   whether it is what the function calls its first input
-  * @param merged
-  *   whether both inputs' rows come by the first value in their orders, which are of one type then;
-  *   else the rows of one input come after those of the other
-  * @param initial
-  *   whether it is initial state, which comes before all rows; in a stream it is read once
+  *   what the rows of a task are sorted by; none if their order does not matter
   */
-private[keystate] final case class KeyedSecondInput(
+private[keystate] final case class InputRows(
     keys: Seq[Attribute],
     columns: Seq[Attribute],
-    order: Seq[SortOrder],
-    once: Boolean,
-    isFirst: Boolean,
-    merged: Boolean,
-    initial: Boolean
-) extends SecondInput {
-  override def name: String = if (initial) StaticInputs.Initial else StaticInputs.Connected
+    order: Seq[SortOrder]
+) extends Expression
+    with Unevaluable {
+  override def children: Seq[Expression] = keys ++ columns ++ order
+  override def dataType: DataType = NullType
+  override def nullable: Boolean = true
+
+  override protected def withNewChildrenInternal(newChildren: IndexedSeq[Expression]): InputRows = {
+    val (newKeys, others) = newChildren.splitAt(keys.size)
+    val (newColumns, newOrder) = others.splitAt(columns.size)
+    InputRows(
+      newKeys.map(_.asInstanceOf[Attribute]),
+      newColumns.map(_.asInstanceOf[Attribute]),
+      newOrder.map(_.asInstanceOf[SortOrder])
+    )
+  }
 }

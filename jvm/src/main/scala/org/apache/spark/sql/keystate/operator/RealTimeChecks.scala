@@ -18,11 +18,12 @@ private[operator] object RealTimeChecks {
       s"$what can't be used in real-time mode: it needs all rows of a micro-batch. Use another " +
         "trigger."
     )
-    second.foreach {
-      case keyed: KeyedSecondInput =>
-        refuse(if (keyed.initial) "Initial state" else "A function of two keyed inputs")
-      case broadcast: BroadcastSecondInput =>
-        if (!broadcast.once) refuse("A stream that is broadcast")
+    second.foreach { input =>
+      input.role match {
+        case InputRole.Initial => refuse("Initial state")
+        case InputRole.Connected | InputRole.Merged => refuse("A function of two keyed inputs")
+        case InputRole.Broadcast => if (!input.once) refuse("A stream that is broadcast")
+      }
     }
     if (order.nonEmpty) refuse("order_by")
     // Spark would throw too, but its error says nothing of the check that is made instead.

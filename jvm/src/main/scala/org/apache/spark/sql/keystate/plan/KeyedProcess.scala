@@ -7,7 +7,7 @@ import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.types.StructType
 
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.operator.OperatorFunction
+import org.apache.spark.sql.keystate.operator.{InputRole, InputRows, OperatorFunction, SecondInput}
 import org.apache.spark.sql.keystate.shim.StatefulPlanShim
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
@@ -22,7 +22,7 @@ import org.apache.spark.sql.keystate.spec.OperatorSpec
 private[keystate] case class KeyedProcess(
     function: OperatorFunction,
     rows: InputRows,
-    second: Option[SecondInputRows],
+    second: Option[SecondInput],
     output: Seq[Attribute],
     spec: OperatorSpec,
     left: LogicalPlan,
@@ -38,7 +38,7 @@ private[keystate] case class KeyedProcess(
 
   /** This operator with a function that emits other columns. */
   def emitting(function: OperatorFunction, schema: StructType, spec: OperatorSpec): KeyedProcess = {
-    val other = second.map(it => OperatorInput(right, it.child) -> it.role)
+    val other = second.map(it => OperatorInput(right, it.rows) -> it.role)
     val inputs = KeyedProcess.inputs(OperatorInput(left, rows), other)
     val ordered = if (second.exists(_.isFirst)) inputs.reverse else inputs
     val output = KeyedProcess.output(ordered, schema, spec.sideOutputs)
@@ -76,7 +76,7 @@ private[keystate] object KeyedProcess {
         // The operator asks its left child whether the query is a stream.
         val swapped = input.child.isStreaming && !first.child.isStreaming
         val (left, right) = if (swapped) (input, first.renewed) else (first, input.renewed)
-        val read = SecondInputRows(right.rows, role, isFirst = swapped)
+        val read = SecondInput(right.rows, role, isFirst = swapped)
         KeyedProcess(function, left.rows, Some(read), emitted, spec, left.child, right.child)
     }
   }

@@ -8,7 +8,7 @@ import org.apache.spark.sql.streaming.{OutputMode, TimeMode => SparkTimeMode}
 import org.apache.spark.sql.types.NullType
 
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.operator.{KeyedBatchExec, KeyedProcessExec}
+import org.apache.spark.sql.keystate.operator.{InputRole, KeyedBatchExec, KeyedProcessExec}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, TimeMode}
 
 /** Plans what is in this package, in streams and in batch queries. */
@@ -34,7 +34,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
       rows.keys,
       rows.columns,
       rows.order,
-      second.map(_.forTasks(once = false)),
+      second,
       System.currentTimeMillis,
       planLater(left),
       planLater(right)
@@ -66,7 +66,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
       )
       .asInstanceOf[TransformWithStateExec]
     val base = ofBatch.copy(isStreaming = true, stateInfo = None, batchTimestampMs = None)
-    val read = second.map(_.forTasks(once = !right.isStreaming))
+    val read = second.map(_.copy(once = !right.isStreaming))
     new KeyedProcessExec(base, output, function, spec, rows.order, read)
   }
 

@@ -17,6 +17,7 @@ import org.apache.spark.sql.{AnalysisException, Column}
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.ExactDecimals
+import org.apache.spark.sql.keystate.operator.InputRows
 
 /** An input of an operator.
   *

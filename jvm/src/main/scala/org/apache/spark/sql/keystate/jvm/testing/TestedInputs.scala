@@ -1,6 +1,7 @@
 package org.apache.spark.sql.keystate.jvm.testing
 
-import org.apache.spark.sql.keystate.plan.{InputRole, KeyedProcess}
+import org.apache.spark.sql.keystate.operator.InputRole
+import org.apache.spark.sql.keystate.plan.KeyedProcess
 
 /** Which inputs the operator of a harness has.
   *

@@ -27,10 +27,10 @@ import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs, SideOutputs}
 import org.apache.spark.sql.keystate.metrics.EarliestTime
 import org.apache.spark.sql.keystate.operator.{
-  BroadcastInput, FunctionInputs, InputColumns, InputReader, KeyedSecondInput, OperatorColumns,
+  BroadcastInput, FunctionInputs, InputColumns, InputReader, InputRole, OperatorColumns,
   OperatorTasks, SecondInput, StaticInputs
 }
-import org.apache.spark.sql.keystate.plan.{InputRole, KeyedProcess, KeyedProcessStrategy}
+import org.apache.spark.sql.keystate.plan.{KeyedProcess, KeyedProcessStrategy}
 import org.apache.spark.sql.keystate.spec.{SchemaEvolution, SystemColumnFamilies}
 
 /** The operator that a function makes of Datasets, with all of its subtasks, without a query. Each
@@ -89,12 +89,12 @@ final class TestedOperator[OUT](
             s"window and so on return, not a Dataset of ${other.nodeName}."
         )
     }
-    val right = process.second.map(_.forTasks(once = process.left.isStreaming && !hasSecondStream))
-    static = right.filter(_.once)
+    val second = process.second.map(_.copy(once = process.left.isStreaming && !hasSecondStream))
+    static = second.filter(_.once)
     read = FunctionInputs(
       InputColumns(process.left.output, process.rows.columns, process.rows.keys),
       process.rows.order,
-      right.collect { case keyed: KeyedSecondInput => process.right.output -> keyed }
+      second.filter(_.isKeyed).map(process.right.output -> _)
     )
     byWatermark = KeyedProcessStrategy.timeMode(process) == SparkTimeMode.EventTime()
     outputs = main +: side
@@ -185,10 +185,10 @@ final class TestedOperator[OUT](
     process.second.fold((Seq(left), Option.empty[BroadcastInput])) { second =>
       val right =
         if (static.forall(it => StaticInputs.isUnread(it.name, staticsRead)))
-          of(process.right, second.child.order)
+          of(process.right, second.rows.order)
         else Nil
       if (second.role == InputRole.Broadcast) {
-        val rows = new BroadcastInput(second.child.columns, process.right.output, right.toArray)
+        val rows = new BroadcastInput(second.rows.columns, process.right.output, right.toArray)
         (Seq(left), Some(rows))
       } else (FunctionInputs.byIndex(left, right, second.isFirst), None)
     }

@@ -100,7 +100,8 @@ final class Repartitioning(
       baseId = None,
       nextFamilyId = old.map(_.nextFamilyId).max,
       families = families,
-      mergedAt = None
+      mergedAt = None,
+      entryBytes = old.flatMap(_.entryBytes).maxOption
     )
     val partitioning = old.head.partitioning
       .copy(hashPartitions = Some(states.size), rescaledAt = Some(version))

@@ -73,7 +73,8 @@ object Rescaling {
       baseId = None,
       nextFamilyId = old.map(_.nextFamilyId).max,
       families = families,
-      mergedAt = None
+      mergedAt = None,
+      entryBytes = old.flatMap(_.entryBytes).maxOption
     )
     def partitioning(partition: Int) =
       Partitioning(maxParallelism, Some(parallelism), partition).copy(rescaledAt = Some(version))

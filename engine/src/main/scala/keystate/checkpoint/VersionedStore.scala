@@ -5,8 +5,8 @@ import java.util.concurrent.TimeUnit.NANOSECONDS
 import org.slf4j.LoggerFactory
 
 import keystate.backend.{
-  AdaptiveBackendFactory, Change, ChangeSink, HandsOver, KeyedStateBackend, Layout, MoveNeeded,
-  ReplaceableBackend, RestoresFromFiles, StateBackendFactory, StateFamily
+  AdaptiveBackendFactory, Change, ChangeSink, HandsOver, KeyedStateBackend, Layout,
+  RestoresFromFiles, StateBackendFactory, StateFamily
 }
 import keystate.errors.{
   KeyGroupsMismatchException, MaxParallelismMismatchException, MissingVersionException,
@@ -34,9 +34,8 @@ import keystate.version.{
   * `StoreSettings.inlineBytes`, the older ones become a run file.
   *
   * The factory may want another kind of backend for the store (see [[AdaptiveBackendFactory]]).
-  * Then the version is loaded again, into that: when no transaction is open, by `load` or
-  * `moveIfDue`, or when the load itself turns out to be too large for the first kind. What is
-  * loaded on demand may turn out so amid a transaction, whose changes the next backend then gets too.
+  * Then the version is loaded again, into that, by `load` or `moveIfDue`: when no transaction is
+  * open.
   *
   * One thread at a time, except for `maintain` and `cancelMaintenance`.
   */
@@ -66,14 +65,7 @@ final class VersionedStore(
       val manifest: Manifest,
       val backend: KeyedStateBackend,
       val later: Option[OnDemandLoad]
-  ) {
-
-    /** The backend that has the entries, which may change while `backend` stays. */
-    def present: KeyedStateBackend = backend match {
-      case replaceable: ReplaceableBackend => replaceable.current
-      case other => other
-    }
-  }
+  )
 
   private val mover: Option[AdaptiveBackendFactory] = backends match {
     case moves: AdaptiveBackendFactory => Some(moves)
@@ -216,12 +208,12 @@ final class VersionedStore(
     try {
       val next = nextManifest(base, newest, id)
       val versionBytes = VersionFile.write(storage, location, next)
-      current.present match {
+      backend match {
         case fromFiles: RestoresFromFiles if wroteFile => fromFiles.changesCommitted(file)
         case other => other.changesCommitted()
       }
       loaded = new Loaded(next, backend, current.later)
-      mover.foreach(_.report(current.present, next.numKeys))
+      mover.foreach(_.report(backend, next.numKeys))
       tellOfCommit(start, base, next, versionBytes)
       next
     } finally
@@ -237,6 +229,7 @@ final class VersionedStore(
     val entryCounts = families.iterator.map { family =>
       family.id -> EntryCounts(base.partitioning.ownGroups.map(backend.count(family.id, _)))
     }.toMap
+    val numKeys = entryCounts.valuesIterator.map(_.total).sum
     base.copy(
       version = version,
       id = id,
@@ -250,7 +243,8 @@ final class VersionedStore(
       families = families.toSeq,
       entryCounts = entryCounts,
       runs = runs,
-      mergedAt = merged.mergedAt
+      mergedAt = merged.mergedAt,
+      entryBytes = mover.flatMap(_.entryBytes(backend, numKeys)).orElse(base.entryBytes)
     )
   }
 
@@ -298,7 +292,7 @@ final class VersionedStore(
 
   /** Forgets what is loaded without closing its backend, because somebody still works with that. */
   def abandon(): Unit = {
-    synchronized { loaded = null }
+    loaded = null
     mover.foreach(_.unloaded())
   }
 
@@ -348,7 +342,7 @@ final class VersionedStore(
     */
   def leave(): Unit = if (isLoaded)
     try
-      current.present match {
+      backend match {
         case heap: HandsOver =>
           rollback()
           localRecovery.retain(manifest, heap.handOver(manifest.partitioning.groups))
@@ -388,16 +382,8 @@ final class VersionedStore(
         throw new KeyGroupsMismatchException(location, show(found.groups), show(owned))
       }
 
-    val (backend, later) =
-      try loadNew(manifest, mover.map(expectedBy(_, manifest)))
-      catch {
-        case e: MoveNeeded =>
-          tellOfMove(e.getMessage)
-          loadNew(manifest)
-      }
-    val inUse =
-      if (mover.isEmpty || later.isEmpty) backend else new ReplaceableBackend(backend, replace)
-    loaded = new Loaded(manifest, inUse, later)
+    val (backend, later) = loadNew(manifest, mover.map(expectedBy(_, manifest)))
+    loaded = new Loaded(manifest, backend, later)
     working.reset(manifest)
     mover.foreach(_.report(backend, manifest.numKeys))
   }
@@ -420,7 +406,7 @@ final class VersionedStore(
         recovered.contains((family.id, group)) || manifest.count(family.id, group) == 0
       }
     }
-    if (!isInMemory) mover.expect(manifest.numKeys)
+    if (!isInMemory) mover.expect(manifest.numKeys, manifest.heapBytesPerEntry)
     recovered
   }
 
@@ -428,13 +414,10 @@ final class VersionedStore(
     *
     * @param recovered
     *   what is in memory of it; None if that was not asked for yet
-    * @param before
-    *   what is loaded until then
     */
   private def loadNew(
       manifest: Manifest,
-      recovered: Option[Recovered] = None,
-      before: Loaded = null
+      recovered: Option[Recovered]
   ): (KeyedStateBackend, Option[OnDemandLoad]) =
     try {
       val backend = newBackend(manifest)
@@ -446,64 +429,9 @@ final class VersionedStore(
       }
     } catch {
       case e: Throwable =>
-        if (loaded eq before) mover.foreach(_.unloaded())
+        mover.foreach(_.unloaded())
         throw e
     }
-
-  /** Another backend with what this one has, changes of the open transaction included. This one is
-    * closed before the other is loaded, so that memory is never needed for both.
-    *
-    * A thread of a task that was killed can be here while the next attempt loads: then that has what
-    * is loaded by now, and this backend is nobody's.
-    */
-  private def replace(backend: KeyedStateBackend, cause: MoveNeeded): KeyedStateBackend = {
-    val moving = loaded
-    if (moving == null || (moving.present ne backend)) throw givenUp()
-    tellOfMove(cause.getMessage)
-    try {
-      val (next, later) = withChanges(moving, backend)
-      val isPresent = synchronized {
-        val isPresent = loaded eq moving
-        if (isPresent) loaded = new Loaded(moving.manifest, moving.backend, later)
-        isPresent
-      }
-      if (!isPresent) {
-        next.close()
-        throw givenUp()
-      }
-      next
-    } catch {
-      case e: Throwable =>
-        if (loaded eq moving) unload()
-        throw e
-    }
-  }
-
-  private def givenUp() = new IllegalStateException(s"the state backend of $location was given up")
-
-  private def withChanges(
-      moving: Loaded,
-      backend: KeyedStateBackend
-  ): (KeyedStateBackend, Option[OnDemandLoad]) = {
-    val changes = Vector.newBuilder[Change]
-    backend.writeChanges(ChangeSink.ofChanges(changes += _))
-    backend.close()
-    val (next, later) = loadNew(moving.manifest, before = moving)
-    try {
-      val kept = families.map(_.id).toSet
-      moving.manifest.families.map(_.id).filterNot(kept).foreach(next.drop)
-      families.foreach(next.register)
-      changes.result().foreach {
-        case Change(family, group, key, null) => next.remove(family, group, key)
-        case Change(family, group, key, value) => next.put(family, group, key, value)
-      }
-      next -> later
-    } catch {
-      case e: Throwable =>
-        next.close()
-        throw e
-    }
-  }
 
   private def tellOfMove(reason: String): Unit = {
     moveCount += 1

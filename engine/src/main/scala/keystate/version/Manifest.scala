@@ -19,6 +19,7 @@ import keystate.keygroup.KeyGroupRange
   *   "mergedAt": 6,                                the version whose runs were all merged into one
   *   "hashPartitions": 4,                          partitions, of Spark's own operators only
   *   "nextFamilyId": 3,
+  *   "entryBytes": 96,                             what an entry takes on the heap, if measured
   *   "families": [{ "id": 0, "name": "..", "layout": "point", "properties": {..},
   *                  "entries": 1000,               how many, and in each of the groups above and
   *                  "groupEntries": [30, .., 0] }],  in the operator group; left out if all are 0
@@ -34,6 +35,8 @@ import keystate.keygroup.KeyGroupRange
   *
   * @param mergedAt
   *   what was removed up to this version is in none of the runs, not even as a removal
+  * @param entryBytes
+  *   how many bytes an entry takes on the heap, as a store of the backend `auto` measured it
   */
 final case class Manifest(
     version: Long,
@@ -44,8 +47,17 @@ final case class Manifest(
     families: Seq[StateFamily],
     entryCounts: Map[Int, EntryCounts],
     runs: Seq[Run],
-    mergedAt: Option[Long] = None
+    mergedAt: Option[Long] = None,
+    entryBytes: Option[Long] = None
 ) {
+
+  /** How many bytes an entry takes on the heap: as measured, or at most by the size of its files,
+    * which are compressed.
+    */
+  def heapBytesPerEntry: Long = entryBytes.getOrElse {
+    val stored = runs.map(_.bytes).sum / Math.max(1, runs.map(_.entries).sum)
+    Manifest.HeapOverhead + Manifest.Compression * stored
+  }
 
   /** Whether it lists run files of another checkpoint. */
   def isShared: Boolean = runs.exists(_.source match {
@@ -131,6 +143,11 @@ final case class FileSource(path: String) extends RunSource
 final class InlineSource(val content: Array[Byte]) extends RunSource
 
 object Manifest {
+  // Of an entry on the heap besides its key and value, at most.
+  private final val HeapOverhead = 100
+  // By what files may be smaller than the entries in them.
+  private final val Compression = 4
+
   private val mapper = new ObjectMapper()
     .enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS)
     .enable(DeserializationFeature.FAIL_ON_READING_DUP_TREE_KEY)
@@ -154,6 +171,7 @@ object Manifest {
     partitioning.hashPartitions.foreach(root.put("hashPartitions", _))
     manifest.mergedAt.foreach(root.put("mergedAt", _))
     root.put("nextFamilyId", manifest.nextFamilyId)
+    manifest.entryBytes.foreach(root.put("entryBytes", _))
     val families = root.putArray("families")
     manifest.families.foreach { family =>
       val node = families.addObject()
@@ -238,7 +256,8 @@ object Manifest {
           id = text(node, "id")
         )
       },
-      mergedAt = Option.when(root.has("mergedAt"))(long(root, "mergedAt"))
+      mergedAt = Option.when(root.has("mergedAt"))(long(root, "mergedAt")),
+      entryBytes = Option.when(root.has("entryBytes"))(long(root, "entryBytes"))
     )
   }
 

@@ -74,7 +74,12 @@ private[keystate] object ManifestRules {
   private def groupsProblem(manifest: Manifest): Option[String] = {
     import manifest.partitioning._
     val owned = Partitioning.groupsOf(maxParallelism, parallelism, partition)
-    Option.when(groups != owned)(s"it holds key groups ${show(groups)} instead of ${show(owned)}")
+    first(
+      (groups != owned) -> s"it holds key groups ${show(groups)} instead of ${show(owned)}",
+      manifest.entryBytes.exists(n =>
+        n < 0 || n > Int.MaxValue
+      ) -> s"an entry takes ${manifest.entryBytes.mkString} bytes"
+    )
   }
 
   private def familyProblem(manifest: Manifest): Option[String] = {

@@ -263,7 +263,8 @@ class VersionedStoreSuite extends AnyFunSuite with StoreFixture {
     assert(file.slice(8, 12).toSeq == Seq[Byte](0, 0, 0, 1))
     val json = java.nio.ByteBuffer.wrap(file).getInt(12)
     assert(
-      new String(file.slice(16, 16 + json), "UTF-8") ==
+      // The backend `auto` writes what an entry takes on the heap.
+      new String(file.slice(16, 16 + json), "UTF-8").replaceFirst(""""entryBytes":\d+,""", "") ==
         """{"version":1,"maxParallelism":128,"partition":3,"groups":[0,127],""" +
         """"nextFamilyId":2,"families":[{"id":0,"name":"p","layout":"point",""" +
         """"properties":{"kind":"value"},"entries":1,"groupEntries":[0,1""" + ",0" * 127 +

@@ -44,7 +44,7 @@ final class Executor(
     var isClosed = false
   }
 
-  private val heap = new HeapShare(tellsFrom = 1)
+  private val heap = new HeapShare
   private val holders = mutable.LinkedHashMap.empty[Int, Holder]
   private var isTold = false
   world.processes += process

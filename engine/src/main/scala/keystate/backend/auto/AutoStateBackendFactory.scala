@@ -4,9 +4,9 @@ import java.io.File
 
 import org.slf4j.LoggerFactory
 
-import keystate.backend.heap.{HeapStateBackend, LoadGuard}
+import keystate.backend.heap.HeapStateBackend
 import keystate.backend.rocksdb.RocksDBStateBackendFactory
-import keystate.backend.{AdaptiveBackendFactory, KeyedStateBackend, MoveNeeded, StateBackendFactory}
+import keystate.backend.{AdaptiveBackendFactory, KeyedStateBackend, StateBackendFactory}
 import keystate.config.Settings
 import keystate.errors.{KeystateErrors, NativeLibraryException}
 
@@ -18,9 +18,9 @@ import keystate.errors.{KeystateErrors, NativeLibraryException}
   * backend reads what any other wrote, and the heap is free before RocksDB takes anything. A process
   * that dies in between has changed nothing.
   *
-  * Why the share is counted after each load and commit, and while entries are loaded, but not when
-  * they are put: what a transaction changes is on the heap with RocksDB too. The heap beyond the
-  * share is for that.
+  * Why the share is counted after each load and commit, and not when entries are put: what a
+  * transaction changes is on the heap with RocksDB too. The heap beyond the share is for that. What is
+  * loaded on demand counts from the load on, as all of it will take.
   *
   * @param heap
   *   is told of the store
@@ -37,10 +37,8 @@ final class AutoStateBackendFactory private[keystate] (heap: HeapShare, maxHeap:
   private var onHeap = true
   // Whether RocksDB's library is there, as far as that was tried.
   private var canMove = true
-  // As the store was when it was on the heap last.
-  private var bytesPerEntry = 0.0
-  // Of the backend that counts: one that was given up may still be in use by another thread.
-  @volatile private var guard = LoadGuard.None
+  // As the store was when it was on the heap last, or as the manifest said.
+  private var bytesPerEntry = 0L
 
   def this() = this(HeapShare.ofThisJvm, () => Runtime.getRuntime.maxMemory)
 
@@ -54,23 +52,24 @@ final class AutoStateBackendFactory private[keystate] (heap: HeapShare, maxHeap:
     rocksDB.configure(forRocksDB.map { case (name, text) => name.stripPrefix(ForRocksDB) -> text })
   }
 
-  /** By what its entries took when it was on the heap last, or by the least that those of any store
-    * of this JVM take. In a JVM that has seen none yet it begins on the heap.
-    */
-  override def expect(entries: Long): Unit = if (onHeap && canMove) {
-    val each = if (bytesPerEntry > 0) bytesPerEntry else heap.bytesPerEntry
-    heap.expect(this, (each * entries).toLong, share).foreach { reason =>
+  override def expect(entries: Long, entryBytes: Long): Unit = if (onHeap && canMove) {
+    bytesPerEntry = entryBytes
+    heap.expect(this, entryBytes * entries, share).foreach { reason =>
       log.info("A store {}", reason)
       onHeap = false
-      bytesPerEntry = each
     }
   }
 
+  // Before most entries are loaded, those that are may be of states with smaller ones.
+  override def entryBytes(backend: KeyedStateBackend, entries: Long): Option[Long] = backend match {
+    case tables: HeapStateBackend if tables.entriesHeld > entries / 2 =>
+      Some((tables.memoryUsed + tables.entriesHeld - 1) / tables.entriesHeld)
+    case _ => None
+  }
+
   override def create(maxParallelism: Int, newFolder: () => File): KeyedStateBackend =
-    if (onHeap) {
-      guard = new Guard
-      new HeapStateBackend(maxParallelism, guard)
-    } else
+    if (onHeap) new HeapStateBackend(maxParallelism)
+    else
       try rocksDB.create(maxParallelism, newFolder)
       catch {
         case e: NativeLibraryException =>
@@ -80,13 +79,14 @@ final class AutoStateBackendFactory private[keystate] (heap: HeapShare, maxHeap:
           new HeapStateBackend(maxParallelism)
       }
 
-  override def report(backend: KeyedStateBackend, entries: Long): Unit = if (canMove)
+  override def report(backend: KeyedStateBackend, entries: Long): Unit = if (canMove) {
+    entryBytes(backend, entries).foreach(bytesPerEntry = _)
+    val bytes = bytesPerEntry * entries
     backend match {
-      case tables: HeapStateBackend =>
-        measure(tables.memoryUsed, tables.entriesHeld)
-        heap.onHeap(this, tables.memoryUsed, share)
-      case _ => heap.inRocksDB(this, (bytesPerEntry * entries).toLong, share)
+      case tables: HeapStateBackend => heap.onHeap(this, Math.max(tables.memoryUsed, bytes), share)
+      case _ => heap.inRocksDB(this, bytes, share)
     }
+  }
 
   override def beginMove(): Option[String] = {
     val reason = heap.move(this)
@@ -94,28 +94,9 @@ final class AutoStateBackendFactory private[keystate] (heap: HeapShare, maxHeap:
     reason
   }
 
-  override def unloaded(): Unit = {
-    guard = LoadGuard.None
-    heap.remove(this)
-  }
+  override def unloaded(): Unit = heap.remove(this)
 
   private def share: Long = Math.max(1, (part * maxHeap()).toLong)
-
-  private final class Guard extends LoadGuard {
-    override def loading(bytes: Long, entries: Long): Unit = if (this eq guard) {
-      measure(bytes, entries)
-      heap.loading(AutoStateBackendFactory.this, bytes, share).foreach { reason =>
-        onHeap = false
-        unloaded()
-        throw new MoveNeeded(reason)
-      }
-    }
-  }
-
-  private def measure(bytes: Long, entries: Long): Unit = if (entries > 0) {
-    bytesPerEntry = bytes.toDouble / entries
-    heap.measured(bytes, entries)
-  }
 }
 
 private object AutoStateBackendFactory {

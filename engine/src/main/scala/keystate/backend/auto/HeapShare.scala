@@ -3,26 +3,12 @@ package keystate.backend.auto
 /** What all stores of a JVM together have on its heap, and which of them are to move. Stores are told
   * apart by reference. Where they are told different shares, the smallest counts. Any thread may use
   * it.
-  *
-  * @param tellsFrom
-  *   how many entries a store has, at least, that tells how many bytes one takes
   */
-private[keystate] final class HeapShare(tellsFrom: Long = 1000) {
+private[keystate] final class HeapShare {
   import Placement._
 
   private var placement = Placement[AnyRef]()
   private var shares = Map.empty[AnyRef, Long]
-  private var leastPerEntry = Option.empty[Double]
-
-  /** So many entries take so many bytes on the heap. */
-  def measured(bytes: Long, entries: Long): Unit = if (entries >= Math.max(1, tellsFrom))
-    synchronized {
-      val own = bytes.toDouble / entries
-      leastPerEntry = Some(leastPerEntry.fold(own)(Math.min(own, _)))
-    }
-
-  /** How many bytes an entry of any store takes at least, as far as was seen; 0 if nothing was. */
-  def bytesPerEntry: Double = synchronized(leastPerEntry.getOrElse(0))
 
   /** A store is about to be loaded, and will have so many bytes on the heap. Some: why it is not to
     * begin there. Else they count already, so that stores that are loaded at once do not all begin
@@ -51,13 +37,6 @@ private[keystate] final class HeapShare(tellsFrom: Long = 1000) {
   /** A store in RocksDB would have so many bytes on the heap. */
   def inRocksDB(store: AnyRef, bytes: Long, share: Long): Unit = synchronized {
     placement = placement.inRocksDB(store, bytes, smallest(store, share))
-  }
-
-  /** A store has so many bytes on the heap, and is being loaded. Some: why it may have no more. */
-  def loading(store: AnyRef, bytes: Long, share: Long): Option[String] = synchronized {
-    val least = smallest(store, share)
-    placement = placement.onHeap(store, bytes, least)
-    Option.when(placement.isFull(store, least))(tooLarge(bytes, least))
   }
 
   /** A store has nothing now, or is not there. */

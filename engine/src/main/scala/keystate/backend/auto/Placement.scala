@@ -48,12 +48,6 @@ private[auto] final case class Placement[S](
   /** A store that is closed, or is loaded anew. */
   def without(store: S): Placement[S] = Placement(stores - store)
 
-  /** Whether a store may put no more on the heap: it is to leave, or those that are to leave have
-    * not done so, and there is no time to wait for them.
-    */
-  def isFull(store: S, share: Long): Boolean =
-    placeOf(store).contains(Leaving) || held > share * Full
-
   private def relieved(share: Long): Placement[S] = if (planned <= share) this
   else {
     val largestFirst = stores.toSeq
@@ -80,7 +74,6 @@ private[auto] final case class Placement[S](
 private[auto] object Placement {
   private final val Relieved = 0.8
   private final val ComesBack = 0.5
-  private final val Full = 1.25
   private final val OneOfTheLargest = 0.5
 
   sealed trait Place

@@ -9,15 +9,8 @@ import keystate.keygroup.KeyGroupRange
   *
   * @param groups
   *   one more than the number of the last group there can be
-  * @param guard
-  *   is told of the piece that is being loaded
   */
-private[heap] final class AwaitedGroups(
-    family: StateFamily,
-    source: GroupSource,
-    groups: Int,
-    guard: LoadGuard
-) {
+private[heap] final class AwaitedGroups(family: StateFamily, source: GroupSource, groups: Int) {
   // By group, the piece that it is loaded with; null if it is not awaited.
   private val pieces = new Array[KeyGroupRange](groups)
   private var left = 0L
@@ -50,7 +43,6 @@ private[heap] final class AwaitedGroups(
     else {
       val tables = mutable.LongMap.empty[KeyGroupTable]
       source.load(piece, intoTables(tables))
-      tell(tables)
       for (group <- piece.first to piece.last) {
         pieces(group) = null
         left -= source.count(group)
@@ -60,13 +52,7 @@ private[heap] final class AwaitedGroups(
     }
   }
 
-  private def tell(tables: mutable.LongMap[KeyGroupTable]): Unit = guard.loading(
-    tables.valuesIterator.map(_.bytes).sum,
-    tables.valuesIterator.map(_.size.toLong).sum
-  )
-
   private def intoTables(tables: mutable.LongMap[KeyGroupTable]): ChangeSink = new ChangeSink {
-    private var untold = 0
     // Entries of a group follow each other.
     private var last = -1
     private var table: KeyGroupTable = _
@@ -87,11 +73,6 @@ private[heap] final class AwaitedGroups(
           .getOrElseUpdate(group.toLong, KeyGroupTable(family.layout, source.count(group)))
       }
       table.load(key, keyStart, keyLength, value, valueStart, valueLength)
-      untold += 1
-      if (untold == LoadGuard.Interval) {
-        untold = 0
-        tell(tables)
-      }
     }
   }
 }

@@ -62,13 +62,9 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
     groups(group)
   }
 
-  /** Loads the entries of the source's groups when one of them is asked for.
-    *
-    * @param guard
-    *   is told of what is loaded and not part of this table yet
-    */
-  def loadOnDemand(source: GroupSource, guard: LoadGuard): Unit = awaited =
-    new AwaitedGroups(family, source, groups.length, guard)
+  /** Loads the entries of the source's groups when one of them is asked for. */
+  def loadOnDemand(source: GroupSource): Unit = awaited =
+    new AwaitedGroups(family, source, groups.length)
 
   /** Gives away the entries of a group; None if they are not loaded. */
   def handOver(group: Int): Option[KeyGroupTable] =

@@ -13,12 +13,10 @@ import keystate.keygroup.KeyGroupRange
   * Changes are made in place. A transaction's undo log gives the next run its content and rolls an
   * aborted transaction back, so neither costs more than the number of changed entries.
   */
-final class HeapStateBackend private[backend] (maxParallelism: Int, guard: LoadGuard)
+final class HeapStateBackend(maxParallelism: Int)
     extends KeyedStateBackend
     with LoadsOnDemand
     with HandsOver {
-
-  def this(maxParallelism: Int) = this(maxParallelism, LoadGuard.None)
 
   private val tables = new FamilyTables(new FamilyTable(_, maxParallelism))
   private val sources = mutable.Buffer.empty[GroupSource]
@@ -52,8 +50,6 @@ final class HeapStateBackend private[backend] (maxParallelism: Int, guard: LoadG
     tables(family).remove(group, key)
 
   override def loader(expected: (Int, Int) => Long): ChangeSink = new ChangeSink {
-    private var untold = 0
-
     override def add(
         family: Int,
         group: Int,
@@ -66,20 +62,12 @@ final class HeapStateBackend private[backend] (maxParallelism: Int, guard: LoadG
     ): Unit = {
       val table = tables(family).madeTable(group, expected)
       table.load(key, keyStart, keyLength, value, valueStart, valueLength)
-      untold += 1
-      if (untold == LoadGuard.Interval) {
-        untold = 0
-        guard.loading(memoryUsed, entriesHeld)
-      }
     }
   }
 
   override def loadOnDemand(family: Int, source: GroupSource): Unit = {
     sources += source
-    tables(family).loadOnDemand(
-      source,
-      (bytes, entries) => guard.loading(memoryUsed + bytes, entriesHeld + entries)
-    )
+    tables(family).loadOnDemand(source)
   }
 
   override def handOver(groups: KeyGroupRange): Map[(Int, Int), GroupEntries] = {

@@ -23,7 +23,7 @@ class PlacementSuite extends AnyFunSuite {
 
   test("random reports of random stores") {
     val seed = System.nanoTime
-    var left, returned, stopped = 0
+    var left, returned = 0
     for (round <- 0 until 200) withClue(s"seed $seed, round $round: ") {
       val random = new Random(seed + round)
       val share = 1L + random.nextInt(1000)
@@ -67,14 +67,9 @@ class PlacementSuite extends AnyFunSuite {
         }
         assert(placement.planned <= share)
         assert(placement.held == bytesAt(placement.stores, Heap, Leaving))
-        val full = placement.isFull(store, share)
-        assert(
-          full == (placement.placeOf(store).contains(Leaving) || placement.held * 4 > share * 5)
-        )
-        if (full) stopped += 1
       }
     }
-    assert(left > 100 && returned > 100 && stopped > 100)
+    assert(left > 100 && returned > 100)
   }
 
   test("a large store does not begin on a heap that is full, and a small one does") {

@@ -374,6 +374,7 @@ def test_backups_that_were_cut_off(
         record = {
             "state": "begun",
             "savepoint": f"file:{draft}",
+            "format": 1,
             "kind": "copy",
             "batch": -1,
             "time": int((time.time() - hours * 3600) * 1000),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -210,24 +209,6 @@ def test_file_without_offset_is_not_read(spark: Any, run: Run) -> None:
     longer = keystate.source(spark, Numbers(60), "n long", max_rows_per_batch=20)
     assert run.to_end(longer) == list(range(50, 60))
     assert not third.exists()
-
-
-@pytest.mark.turns
-def test_files_of_earlier_releases(spark: Any, run: Run) -> None:
-    """They have no id, and neither have the offsets."""
-    df = keystate.source(spark, Numbers(50), "n long", max_rows_per_batch=20)
-    run.to_end(df)
-    for path in run.files():
-        path.rename(path.with_name(f"{path.name.split('_')[0]}.source"))
-    for entry in (run.checkpoint / "offsets").glob("[0-9]*"):
-        entry.write_text(re.sub(r',"id":"[^"]*"', "", entry.read_text()))
-        entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
-    (run.checkpoint / "commits" / "2").unlink()
-    (run.checkpoint / "commits" / ".2.crc").unlink(missing_ok=True)
-    assert run.to_end(df) == list(range(40, 50)), "the pending batch is done again"
-    assert admin.verify(str(run.checkpoint)) == []
-    longer = keystate.source(spark, Numbers(60), "n long")
-    assert run.to_end(longer) == list(range(50, 60))
 
 
 def test_no_savepoint_without_the_file_to_go_on_from(spark: Any, run: Run, tmp_path: Path) -> None:

@@ -132,8 +132,10 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
   /** The stateful operators that there were at the first look, as with their records. */
   lazy val operators: Seq[Long] = known.all
 
-  /** Errors for the operators whose folders or records are lost. */
-  def lostOperators: Seq[KeystateException] = known.lost
+  /** Errors for operators whose folders or records are lost, or for the file that names them. */
+  def lostOperators: Seq[KeystateException] =
+    try known.lost
+    catch { case e: KeystateException => Seq(e) }
 
   /** Errors for operators whose metadata of Spark's is lost, and for files with the schemas of states
     * that are. No query starts without those that the newest metadata names.

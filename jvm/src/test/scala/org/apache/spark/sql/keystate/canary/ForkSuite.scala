@@ -58,7 +58,7 @@ class ForkSuite extends AnyFunSuite {
       put("copy/commits/0", "v1")
       put(
         s"copy/${OwnerFiles.SuccessorFile}",
-        s"""{"original":"${place("original")}","query":"this","batch":0}"""
+        s"""{"format":1,"original":"${place("original")}","query":"this","batch":0}"""
       )
       new Fork(place("copy"), new Configuration)
     }

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from keystate import admin
+from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -119,7 +120,9 @@ class Cell:
 
     # -- starts --------------------------------------------------------------------------------
 
-    def _start(self, start: int, partitions: int, fails: bool = False) -> list[Any]:
+    def _start(
+        self, start: int, partitions: int, fails: bool = False, refused: bool = False
+    ) -> list[Any]:
         backend = self._setting.backends[start % len(self._setting.backends)]
         conf = self._setting.conf | {
             "spark.sql.shuffle.partitions": str(partitions),
@@ -131,17 +134,19 @@ class Cell:
             source = Flow(self._stream.source(), lambda batch: batch.rows)
             self._net.begin(self._spark, source, self._folder, start)
             self._flow = self._shape.build(self._net, self._features)
-            query = self._writer(self._flow.df, fails).start()
+            query = self._writer(self._flow.df, fails, refused).start()
             try:
                 query.awaitTermination()
             finally:
                 query.stop()
             return list(query.recentProgress)
 
-    def _writer(self, df: DataFrame, fails: bool) -> Any:
+    def _writer(self, df: DataFrame, fails: bool, refused: bool) -> Any:
         writer = df.writeStream.option("checkpointLocation", str(self._stream.checkpoint))
         writer = writer.trigger(availableNow=True).outputMode("append")
-        if self._setting.sink == "parquet" and not fails and not self._shape.repeats:
+        # With checkpoint format 2 Spark can't run a micro-batch again that its file sink has.
+        to_files = not fails and not self._shape.repeats and not (refused and self._is_format_2())
+        if self._setting.sink == "parquet" and to_files:
             return writer.format("parquet").option("path", str(self._folder / "out"))
 
         def take(rows: DataFrame, number: int) -> None:
@@ -151,10 +156,13 @@ class Cell:
 
         return writer.foreachBatch(take)
 
+    def _is_format_2(self) -> bool:
+        return str(self._spark.conf.get(FORMAT_KEY, "1")) == "2"
+
     def _refused(self, start: int, partitions: int) -> None:
         """A limit ends the query, with what there is and what there may be."""
         try:
-            self._start(start, partitions)
+            self._start(start, partitions, refused=True)
         except StreamingQueryException as error:
             said = str(error)
             if not any(

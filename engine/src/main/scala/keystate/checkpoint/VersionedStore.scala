@@ -5,8 +5,8 @@ import java.util.concurrent.TimeUnit.NANOSECONDS
 import org.slf4j.LoggerFactory
 
 import keystate.backend.{
-  AdaptiveBackendFactory, Change, ChangeSink, HandsOver, KeyedStateBackend, Layout,
-  RestoresFromFiles, StateBackendFactory, StateFamily
+  AdaptiveBackendFactory, Change, HandsOver, KeyedStateBackend, Layout, RestoresFromFiles,
+  StateBackendFactory, StateFamily
 }
 import keystate.errors.{
   KeyGroupsMismatchException, MaxParallelismMismatchException, MissingVersionException,

@@ -18,7 +18,8 @@ import pytest
 from keystate import CheckpointError, admin
 from keystate._jvm import bridge
 from keystate._jvm.session import FORMAT_KEY
-from keystate.checkpoints import rescale_requests as _rescale_requests
+from keystate._types import waiting
+from keystate.checkpoints import rescale_requests
 from keystate.tools import backups
 from keystate.tools.command import main
 from pyspark.sql import DataFrame
@@ -467,7 +468,7 @@ def test_interrupted_while_it_waits_for_a_rescale(
         assert list(folder.glob("*.request"))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_rescale_requests.time, "sleep", interrupted)
+    monkeypatch.setattr(waiting.time, "sleep", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        _rescale_requests.ask(spark, str(fed.checkpoint), 3, 60)
+        rescale_requests.ask(spark, str(fed.checkpoint), 3, 60)
     assert not list(folder.glob("*.request"))

@@ -68,8 +68,8 @@ class PromotionSuite extends AnyFunSuite {
       )(_.write(content.getBytes(UTF_8)))
 
     private def writeCopy(conf: Configuration): Unit = {
-      val successor =
-        Serialization.write(OwnerFiles.Successor(s"$original", "this", 0))(DefaultFormats)
+      val named = Serialization.write(OwnerFiles.Successor(s"$original", "this", 0))(DefaultFormats)
+      val successor = s"""{"format":1,${named.drop(1)}"""
       put(copy, "_keystate/unfinished", "", conf)
       put(copy, OwnerFiles.SuccessorFile, successor, conf)
       put(copy, "metadata", """{"id":"this"}""", conf)

@@ -45,6 +45,9 @@ class TwoDriversSuite extends AnyFunSuite with StoreFixture with BeforeAndAfterA
       val record = new File(folder, "state/0/_keystate/operator")
       record.getParentFile.mkdirs()
       Files.writeString(record.toPath, OperatorRecord.encode(OperatorRecord(K)))
+      val metadata = new File(folder, "state/0/_metadata/metadata")
+      metadata.getParentFile.mkdirs()
+      Files.writeString(metadata.toPath, "v1\n{}")
       val conf = session.sessionState.newHadoopConf()
       val storage = new SparkCheckpointStorage(new Path(s"file:$folder/state/0"), conf)
       (0 until 4).foreach { partition =>

@@ -19,7 +19,7 @@ class OperatorSpecSuite extends AnyFunSuite {
   private val operator = json("""{"name": null, "max_parallelism": 8, "time_mode": "none",
     "timers": true, "states": [], "broadcast": [], "checkpointed": false, "raw_keyed": false,
     "operator_states": [], "side_outputs": false, "metrics": true, "late_outputs": [null, 1],
-    "takes_late_rows": false, "takes_columns": false, "ended_windows": null}""")
+    "takes_late_rows": false, "takes_columns": false, "jvm_window_firing": null}""")
 
   private val result = json("""{"field": "n", "made": "count"}""")
 
@@ -27,7 +27,7 @@ class OperatorSpecSuite extends AnyFunSuite {
 
   private def withWindows(result: JValue) = {
     val all = JObject(windows.obj :+ ("results" -> JArray(List(result))))
-    JObject(without(operator, "ended_windows").obj :+ ("ended_windows" -> all))
+    JObject(without(operator, "jvm_window_firing").obj :+ ("ended_windows" -> all))
   }
 
   private def without(json: JObject, name: String) = JObject(json.obj.filterNot(_._1 == name))

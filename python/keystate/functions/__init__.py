@@ -1,4 +1,4 @@
-"""Functions that a user writes: what runs for every row, with state.
+"""Functions that users write: code with state that runs for every row.
 
 Names are PyFlink's. A function is pickled once and opened once for each subtask in a worker; it is
 not opened again for every micro-batch while that worker lives.

@@ -1,4 +1,4 @@
-"""Functions that wait for others: a service is asked for each row, while other keys go on."""
+"""Asynchronous functions: while one key's row waits for a service, other keys are processed."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class AsyncKeyedProcessFunction(ABC, Generic[KEY, IN, OUT]):
     """A function of one row and its key's state that awaits something, such as a service's answer.
 
     While the row of one key waits, rows of other keys are processed, up to a capacity. The rows of
-    a key come one after the other: each sees the state that the one before it left. States, the
-    context and its timers are those of the key in all that a call awaits, and in tasks that it
-    starts, until it ends.
+    one key are processed one after the other: each row sees the state that the row before it left.
+    Until a call ends, states, context and timers belong to the call's key, also in coroutines that
+    the call awaits and in tasks that it starts.
     """
 
     def open(self, runtime_context: RuntimeContext) -> Awaitable[None] | None:
@@ -38,7 +38,7 @@ class AsyncKeyedProcessFunction(ABC, Generic[KEY, IN, OUT]):
     ) -> Awaitable[Results[OUT]] | AsyncIterable[OUT | tuple[OutputTag, Any]]:
         """Processes one row.
 
-        An ``async def`` that returns any number of results, or yields them, in the forms of
+        It is an ``async def`` that returns or yields any number of results, in the forms of
         :meth:`~keystate.functions.KeyedProcessFunction.process_element`.
         """
 
@@ -58,27 +58,27 @@ class AsyncKeyedProcessFunction(ABC, Generic[KEY, IN, OUT]):
 
 
 class AsyncRetryStrategy(ABC):
-    """When a row whose call failed is processed again, and how soon.
+    """Says when a row whose call failed is processed again, and how soon.
 
-    All attempts together have the timeout. What an attempt emitted is dropped if another one
-    follows; what it did to states and timers stays.
+    The timeout covers all attempts together. Results of an attempt are dropped if another attempt
+    follows; its changes of states and timers stay.
     """
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
-        """Whether another attempt may follow these, of which there is at least one."""
+        """Whether another attempt may follow ``current_attempts`` attempts, at least one."""
 
     @abstractmethod
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """How long to wait before it, in ms."""
+        """How long to wait before the next attempt, in ms."""
 
     @abstractmethod
     def should_retry(self, results: list[Any], exception: Exception | None) -> bool:
-        """Whether an outcome asks for another attempt.
+        """Whether an attempt with this outcome needs another attempt.
 
         Args:
-            results: what the attempt emitted.
-            exception: what it raised; ``None`` if it ended well.
+            results: the results that the attempt emitted.
+            exception: the exception that the attempt raised; ``None`` if it succeeded.
         """
 
 
@@ -107,14 +107,14 @@ class _RetryByPredicate(AsyncRetryStrategy):
 
 
 class FixedDelayRetryStrategy(_RetryByPredicate):
-    """Tries again after the same time.
+    """Waits the same time before each new attempt.
 
     Args:
-        max_attempts: how often at most, after the first attempt.
-        backoff_time_millis: how long to wait before each, in ms.
-        result_predicate: tells of the list of what was emitted whether to try again.
-        exception_predicate: tells the same of an exception. If there is neither, every exception is
-            tried again.
+        max_attempts: the most attempts after the first one.
+        backoff_time_millis: how long to wait before each of them, in ms.
+        result_predicate: takes the list of results and returns whether to try again.
+        exception_predicate: takes the exception and returns whether to try again. Without either
+            predicate, a call is tried again after every exception.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class FixedDelayRetryStrategy(_RetryByPredicate):
         self._delay = backoff_time_millis
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """The delay of this strategy, however often a row was tried."""
+        """The strategy's delay, for any number of attempts."""
         return self._delay
 
 
@@ -138,10 +138,10 @@ class ExponentialBackoffDelayRetryStrategy(_RetryByPredicate):
     """Waits longer before each attempt.
 
     Args:
-        max_attempts: how often at most, after the first attempt.
+        max_attempts: the most attempts after the first one.
         initial_delay: how long to wait before the first of them, in ms.
-        max_retry_delay: the most to wait, in ms.
-        multiplier: by how much a wait is longer than the one before.
+        max_retry_delay: the longest wait, in ms.
+        multiplier: the factor by which each wait is longer than the one before.
         result_predicate: as for :class:`FixedDelayRetryStrategy`.
         exception_predicate: as for :class:`FixedDelayRetryStrategy`.
     """
@@ -166,7 +166,7 @@ class ExponentialBackoffDelayRetryStrategy(_RetryByPredicate):
         self._multiplier = multiplier
 
     def get_backoff_time_millis(self, current_attempts: int) -> int:
-        """Longer each time, up to the most."""
+        """A longer delay for each attempt, up to ``max_retry_delay``."""
         try:
             delay = self._initial_delay * self._multiplier ** (current_attempts - 1)
         except OverflowError:

@@ -1,4 +1,4 @@
-"""What all functions share: life, results, side outputs."""
+"""The base of all functions: ``open`` and ``close``, results, side outputs."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class OutputTag:
     """Names a side output: ``yield tag, value`` emits to it, beside the main output.
 
     Args:
-        tag_id: its name, which is what counts: tags of the same name are the same.
-        type: the rows it takes: DDL, DataType or dataclass.
+        tag_id: the side output's name; tags with the same name mean the same side output.
+        type: the type of its rows: DDL, DataType or dataclass.
     """
 
     def __init__(self, tag_id: str, type: TypeLike) -> None:
@@ -49,15 +49,15 @@ class Function:
     """Base of all functions."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Prepares the function; the place to get its states.
+        """Prepares the function; get its states here.
 
-        Called once for a subtask in a worker, and once on the driver, on a copy of the function, to
-        learn which states it has.
+        Called once for a subtask in a worker. Also called once on the driver, on a copy of the
+        function, where Keystate learns which states the function has.
         """
 
     def close(self) -> None:
         """Releases what ``open`` took.
 
-        Called after a batch query's task, or when a worker lets the function go; not by a worker
-        that is killed.
+        Called after a batch query's task, or when a worker drops the function; not called in a
+        worker that is killed.
         """

@@ -23,49 +23,49 @@ V = TypeVar("V")
 
 
 class ReadOnlyBroadcastContext(Clocks, Protocol):
-    """What :meth:`BroadcastProcessFunction.process_element` is told. Valid only during the call."""
+    """The context of :meth:`BroadcastProcessFunction.process_element`, valid only in the call."""
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor[K, V]
     ) -> ReadOnlyBroadcastState[K, V]:
-        """A broadcast state, to be read."""
+        """A broadcast state that can be read."""
 
     def timestamp(self) -> int | None:
         """The row's event time in ms since the epoch; ``None`` when its input has no watermark."""
 
 
 class KeyedReadOnlyContext(ReadOnlyBroadcastContext, Context[KEY_co], Protocol[KEY_co]):
-    """What :meth:`KeyedBroadcastProcessFunction.process_element` is told."""
+    """The context of :meth:`KeyedBroadcastProcessFunction.process_element`."""
 
 
 class KeyedBroadcastOnTimerContext(
     KeyedReadOnlyContext[KEY_co], OnTimerContext[KEY_co], Protocol[KEY_co]
 ):
-    """What :meth:`KeyedBroadcastProcessFunction.on_timer` is told."""
+    """The context of :meth:`KeyedBroadcastProcessFunction.on_timer`."""
 
 
 class BroadcastContext(Clocks, Protocol):
-    """What ``process_broadcast_element`` is told. Valid only during the call."""
+    """The context of ``process_broadcast_element``, valid only during the call."""
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor[K, V]
     ) -> BroadcastState[K, V]:
-        """A broadcast state, to be read and changed."""
+        """A broadcast state that can be read and changed."""
 
     def timestamp(self) -> int | None:
         """The element's event time in ms; ``None`` when the broadcast stream has no watermark."""
 
 
 class KeyedBroadcastContext(BroadcastContext, Protocol):
-    """What :meth:`KeyedBroadcastProcessFunction.process_broadcast_element` is told."""
+    """The context of :meth:`KeyedBroadcastProcessFunction.process_broadcast_element`."""
 
     def apply_to_keyed_state(
         self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], None]
     ) -> None:
         """Calls ``function(key, state)`` for every key of this subtask that has the state.
 
-        The state is the one that ``open`` got by this descriptor, at that key, and can be changed.
-        What has expired does not count. Keys come in no particular order.
+        The state is the one that ``open`` got with this descriptor, for that key; the function can
+        change it. Keys whose state has expired are skipped. Keys come in no particular order.
         """
 
 
@@ -80,8 +80,8 @@ class BroadcastProcessFunction(Function, ABC, Generic[IN1, IN2, OUT]):
     def process_broadcast_element(self, value: IN2, ctx: BroadcastContext) -> Results[OUT]:
         """Processes one broadcast element, on every subtask.
 
-        Called before the rows of the same micro-batch, in the same order on all subtasks. What it
-        emits is emitted by each subtask.
+        Called before the rows of the same micro-batch, in the same order on all subtasks. Each
+        subtask emits the results of its own call.
         """
 
 
@@ -94,10 +94,10 @@ class KeyedBroadcastProcessFunction(Function, ABC, Generic[KEY, IN1, IN2, OUT]):
 
     @abstractmethod
     def process_broadcast_element(self, value: IN2, ctx: KeyedBroadcastContext) -> Results[OUT]:
-        """Processes one broadcast element on every subtask, without a current key and timers.
+        """Processes one broadcast element on every subtask, without a current key or timers.
 
-        Called before the rows of the same micro-batch, in the same order on all subtasks. What it
-        emits is emitted by each subtask.
+        Called before the rows of the same micro-batch, in the same order on all subtasks. Each
+        subtask emits the results of its own call.
         """
 
     def on_timer(self, timestamp: int, ctx: KeyedBroadcastOnTimerContext[KEY]) -> Results[OUT]:

@@ -1,4 +1,4 @@
-"""Functions with operator state, and those that hear of checkpoints."""
+"""Functions with operator state, and functions that are notified of checkpoints."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class OperatorStateStore(Protocol):
         """A list whose elements are spread evenly over the subtasks when their number changes."""
 
     def get_union_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
-        """A list of which every subtask gets all elements of all subtasks when it is restored.
+        """A list that each subtask restores with all elements of all subtasks.
 
-        A function that has one begins anew with each micro-batch.
+        A function with such a list is opened anew for each micro-batch.
         """
 
     def get_broadcast_state(
         self, state_descriptor: MapStateDescriptor[K, V]
     ) -> BroadcastState[K, V]:
-        """A map that every subtask is restored with.
+        """A map that every subtask restores.
 
-        The function keeps it the same on all subtasks: the first one's is stored.
+        The function must keep it the same on all subtasks: only the first subtask's map is stored.
         """
 
 
 class StatePartitionStreamProvider(Protocol):
-    """Gives one raw stream that is restored."""
+    """Gives one restored raw stream."""
 
     def get_stream(self) -> BinaryIO:
         """The stream, from its beginning."""
@@ -59,10 +59,10 @@ class OperatorStateCheckpointOutputStream(Protocol):
     """Takes the raw streams of a subtask."""
 
     def start_new_partition(self) -> None:
-        """Begins another stream: what can go to another subtask by itself."""
+        """Begins another stream; each stream can move to another subtask on its own."""
 
     def write(self, data: bytes) -> int:
-        """Appends to the stream that was begun last; the first one begins by itself."""
+        """Appends to the newest stream; the first stream begins without a call."""
 
 
 class KeyedStateCheckpointOutputStream(Protocol):
@@ -72,64 +72,64 @@ class KeyedStateCheckpointOutputStream(Protocol):
         """The key groups of this subtask."""
 
     def start_new_key_group(self, key_group: int) -> None:
-        """Begins a key group's stream, once for each that is to have one."""
+        """Begins a key group's stream; call it once for each group with a stream."""
 
     def write(self, data: bytes) -> int:
-        """Appends to the stream that was begun last."""
+        """Appends to the newest stream."""
 
 
 class FunctionInitializationContext(Protocol):
-    """What :meth:`CheckpointedFunction.initialize_state` is told."""
+    """The context of :meth:`CheckpointedFunction.initialize_state`."""
 
     def is_restored(self) -> bool:
         """Whether there is state of an earlier run."""
 
     def get_restored_checkpoint_id(self) -> int | None:
-        """The checkpoint that the state is from; ``None`` when there is none."""
+        """The id of the checkpoint that the state is from; ``None`` without one."""
 
     def get_operator_state_store(self) -> OperatorStateStore:
         """The operator states, with their elements if they are restored."""
 
     def get_keyed_state_store(self) -> KeyedStateStore:
-        """The keyed states, of a function on a keyed stream."""
+        """The keyed states, if the function runs on a keyed stream."""
 
     def get_raw_operator_state_inputs(self) -> Iterable[StatePartitionStreamProvider]:
-        """The raw streams that this subtask is restored with."""
+        """The raw streams that this subtask restores."""
 
     def get_raw_keyed_state_inputs(self) -> Iterable[KeyGroupStatePartitionStreamProvider]:
         """The raw streams of this subtask's key groups, by ascending group."""
 
 
 class FunctionSnapshotContext(Protocol):
-    """What :meth:`CheckpointedFunction.snapshot_state` is told."""
+    """The context of :meth:`CheckpointedFunction.snapshot_state`."""
 
     def get_checkpoint_id(self) -> int:
-        """The checkpoint's number; they ascend."""
+        """The checkpoint's id; each checkpoint has a greater id than the one before."""
 
     def get_checkpoint_timestamp(self) -> int:
         """The checkpoint's time in ms since the epoch."""
 
     def get_raw_operator_state_output(self) -> OperatorStateCheckpointOutputStream:
-        """Takes raw streams of this subtask, dealt out like the elements of a list."""
+        """Takes raw streams of this subtask; they are spread like the elements of a list."""
 
     def get_raw_keyed_operator_state_output(self) -> KeyedStateCheckpointOutputStream:
-        """Takes raw streams of this subtask's key groups, which go where the groups go."""
+        """Takes raw streams of this subtask's key groups; a stream moves with its group."""
 
 
 class CheckpointedFunction(ABC):
-    """A function with operator state; to be mixed into a function or a source."""
+    """Gives a function or a source operator state; inherit from it too."""
 
     @abstractmethod
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Gets the operator states, and takes over what they hold when they are restored.
+        """Gets the operator states, and reads their elements when they are restored.
 
-        Called before ``open`` whenever an instance of the function begins, and once on the driver,
-        on a copy, to learn which states it has.
+        Called before ``open`` whenever an instance of the function begins. Also called once on the
+        driver, on a copy, where Keystate learns which states the function has.
         """
 
     @abstractmethod
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Writes into the operator states what has to be in the checkpoint."""
+        """Writes the data for the checkpoint into the operator states."""
 
 
 class ListCheckpointed(ABC, Generic[T]):
@@ -145,8 +145,8 @@ class ListCheckpointed(ABC, Generic[T]):
 
 
 class CheckpointListener(ABC):
-    """Told of checkpoints that count; to be mixed into a function or a source."""
+    """Notifies a function or a source of committed checkpoints; inherit from it too."""
 
     @abstractmethod
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Called once a batch is in the commit log; a call can be missing after a failure."""
+        """Called after a batch is in the commit log; after a failure the call can be missing."""

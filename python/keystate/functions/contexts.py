@@ -1,4 +1,4 @@
-"""What a function can ask while it handles an element: key, timestamp, timers."""
+"""Contexts of a function's calls: key, timestamp, clocks, timers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 class Context(Protocol[KEY_co]):
-    """What :meth:`KeyedProcessFunction.process_element` is told of the row's surroundings.
+    """The context of :meth:`KeyedProcessFunction.process_element`: key, timestamp and timers.
 
     Valid only during the call.
     """
@@ -25,8 +25,8 @@ class Context(Protocol[KEY_co]):
     def timestamp(self) -> int | None:
         """The row's event time in ms since the epoch.
 
-        ``None`` if the column is null in this row, if a stream has no watermark, or if for a batch
-        DataFrame no ``event_time`` was told.
+        ``None`` if the column is null in this row, if a stream has no watermark, or if a batch
+        DataFrame was given no ``event_time``.
         """
 
     def timer_service(self) -> TimerService:
@@ -34,17 +34,17 @@ class Context(Protocol[KEY_co]):
 
 
 class TimeDomain(enum.Enum):
-    """Which clock a timer goes by."""
+    """The clock that a timer follows."""
 
     EVENT_TIME = 0
     PROCESSING_TIME = 1
 
 
 class OnTimerContext(Context[KEY_co], Protocol[KEY_co]):
-    """What :meth:`KeyedProcessFunction.on_timer` is told; ``timestamp()`` is the timer's time."""
+    """The context of :meth:`KeyedProcessFunction.on_timer`; ``timestamp()`` is the timer's time."""
 
     def time_domain(self) -> TimeDomain:
-        """Which clock the timer goes by."""
+        """The clock that the timer follows."""
 
 
 class Clocks(Protocol):
@@ -54,20 +54,21 @@ class Clocks(Protocol):
         """The watermark in ms since the epoch; ``None`` when the input has none."""
 
     def current_processing_time(self) -> int:
-        """The time of the micro-batch in ms since the epoch, the same again when it is replayed.
+        """The micro-batch's time in ms since the epoch; a replayed micro-batch has the same time.
 
-        In real-time mode it is the present time.
+        In real-time mode it is the current time.
         """
 
 
 class TimerService(Clocks, Protocol):
     """The operator's clocks, and the timers of the current key.
 
-    A key has any number of timers; setting one that is set already changes nothing. A timer fires
-    once, after the rows of the first micro-batch whose clock has passed it: the watermark, or the
-    micro-batch's time. That may be the micro-batch that sets it. A key's timers fire in the order
-    of their times. One that a timer sets at or before its own time waits for the next micro-batch.
-    In a batch query all of them fire when the input has ended.
+    A key has any number of timers; setting the same timer twice changes nothing. A timer fires
+    once, after the rows of the first micro-batch whose clock (the watermark, or the micro-batch's
+    time) has passed the timer's time. This can be the micro-batch that sets the timer. A key's
+    timers fire in the order of their times. If ``on_timer`` sets a timer at or before the time of
+    the firing one, the new timer waits for the next micro-batch. In a batch query all timers fire
+    when the input has ended.
     """
 
     def register_event_time_timer(self, timestamp: int) -> None:
@@ -76,8 +77,9 @@ class TimerService(Clocks, Protocol):
     def register_processing_time_timer(self, timestamp: int) -> None:
         """Sets a timer for the first micro-batch at or after `timestamp`, in ms since the epoch.
 
-        A running query has one at the next trigger, with or without rows; a restarted query, once
-        it has had rows. Under ``availableNow`` it ends when no timer is due.
+        A running query has such a micro-batch at the next trigger, with or without rows; a
+        restarted query has it once it has had rows. Under ``availableNow`` a query ends when no
+        timer is due.
         """
 
     def delete_event_time_timer(self, timestamp: int) -> None:

@@ -1,4 +1,4 @@
-"""What becomes of a row that a function fails on."""
+"""Dead letters: what happens to a row that a function fails on."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AFTER = (
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """A policy for errors of a row; made by :func:`dead_letters`, which says what it means."""
+    """A policy for errors of a row; see :func:`dead_letters`, which makes it."""
 
     tag: OutputTag
     max_in_batch: int | None = None
@@ -43,13 +43,13 @@ def dead_letters(
 ) -> DeadLetters:
     """A policy for ``on_error``: a row that the function fails on goes to a side output.
 
-    What the function did for the row or the timer is undone: all changes of keyed state and of
-    timers, and all that it emitted. The query goes on with the next row. If the side output is not
-    read, as with ``write_outputs(main, {tag: write})``, dead letters are only counted, by
+    Keystate undoes what the function did for the row or the timer: its changes of keyed state and
+    timers, and its results. The query continues with the next row. If the side output is not read,
+    for example by ``write_outputs(main, {tag: write})``, dead letters are only counted, by
     ``keystateDeadLetters`` in the progress.
 
-    Each subtask counts for itself, and begins anew with each micro-batch. The query fails with a
-    summary when there are more than a limit says; without one there may be any number.
+    Each subtask counts its own failures, from 0 in each micro-batch. The query fails with a summary
+    when a limit is exceeded; without limits any number may fail.
 
     >>> DEAD = OutputTag("dead", keystate.dead_letter_schema(df.schema))
     >>> keyed(df, "key").process(fn, schema, on_error=keystate.dead_letters(DEAD, max_share=0.1))
@@ -57,11 +57,11 @@ def dead_letters(
     Args:
         tag: the side output, whose type is a :func:`dead_letter_schema`.
         max_in_batch: how many rows and timers of a micro-batch may fail in a subtask.
-        max_in_a_row: how many may fail one after the other, with none between that does not.
-        max_share: which part of those of a micro-batch may fail in a subtask, from 0 to 1.
+        max_in_a_row: how many rows and timers may fail in direct succession.
+        max_share: the share of a micro-batch's rows and timers that may fail in a subtask, 0 to 1.
 
     Raises:
-        DeclarationError: an argument has no value that is allowed.
+        DeclarationError: an argument's value is not allowed.
     """
     if not isinstance(tag, OutputTag):
         raise DeclarationError(f"dead letters go to an OutputTag, got {tag!r}")
@@ -79,25 +79,25 @@ def dead_letter_schema(row: TypeLike | None = None) -> T.StructType:
     """The columns of dead letters.
 
     ==================  ============================================================================
-    ``id``              tells the letters of an operator apart
+    ``id``              identifies a letter among those of an operator
     ``key``             the key as JSON; null without keys
-    ``row``             the row as it came; null of a timer
-    ``input``           of a function of two inputs, which one the row is of: 1 or 2; else null
-    ``timer``           the timer's time in ms since the epoch; null of a row
-    ``timer_domain``    ``event_time`` or ``processing_time``; null of a row
+    ``row``             the row as it came; null for a timer
+    ``input``           the row's input, 1 or 2, if the function has two inputs; else null
+    ``timer``           the timer's time in ms since the epoch; null for a row
+    ``timer_domain``    ``event_time`` or ``processing_time``; null for a row
     ``error``           the error's class
-    ``message``         its message; of a very long one beginning and end
+    ``message``         its message; beginning and end of a very long message
     ``traceback``       its traceback, from the first line of your code on
     ``batch``           the id of the micro-batch; null in a batch query
     ``time``            when the micro-batch began; null in a batch query
     ==================  ============================================================================
 
     Args:
-        row: the input's schema, for rows as a struct, which is exact for all types. Without it they
-            are JSON: one schema for all operators, and for two inputs of different columns.
+        row: the input's schema; then ``row`` is a struct, which is exact for all types. Without it
+            ``row`` is JSON: one schema for all operators, and for two inputs of different columns.
 
     Raises:
-        DeclarationError: it is no schema.
+        DeclarationError: ``row`` is no schema.
     """
     kind = T.StringType() if row is None else resolve_schema(row, "the rows of dead letters")
     return T.StructType(
@@ -110,10 +110,10 @@ def dead_letter_schema(row: TypeLike | None = None) -> T.StructType:
 
 
 def policy_of(on_error: Any) -> DeadLetters | None:
-    """What becomes of a row that a function fails on; ``None`` if the query fails.
+    """The policy for rows that a function fails on; ``None`` if the query fails.
 
     Raises:
-        DeclarationError: it is no policy.
+        DeclarationError: ``on_error`` is no policy.
     """
     if on_error == "fail":
         return None
@@ -125,7 +125,7 @@ def policy_of(on_error: Any) -> DeadLetters | None:
 
 
 def check_policy(policy: DeadLetters, row_types: list[T.StructType]) -> None:
-    """Raises DeclarationError when letters of rows of these types do not fit the tag."""
+    """Raises DeclarationError when the tag's type does not fit letters of these row types."""
     tag = policy.tag
     taken = resolve_schema(tag.type, f"side output '{tag.tag_id}'")
     if column_types(taken) == column_types(dead_letter_schema()):
@@ -142,6 +142,6 @@ def check_policy(policy: DeadLetters, row_types: list[T.StructType]) -> None:
 
 
 def column_types(kind: T.DataType) -> list[tuple[str, str]]:
-    """The columns of letters or of their rows, whether they may be null or not."""
+    """Names and types of a struct's columns, without their nullability."""
     fields = kind.fields if isinstance(kind, T.StructType) else []
     return [(field.name, field.dataType.simpleString()) for field in fields]

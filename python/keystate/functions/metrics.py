@@ -1,6 +1,6 @@
 """A function's own metrics, with PyFlink's names.
 
-What is counted is reported once for each micro-batch and shown in the query's progress.
+Counts are reported once for each micro-batch and shown in the query's progress.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Counter:
         self._count += n
 
     def dec(self, n: int = 1) -> None:
-        """Takes from the count."""
+        """Subtracts from the count."""
         self._count -= n
 
     def get_count(self) -> int:
@@ -34,14 +34,14 @@ class Counter:
         return self._count
 
     def report(self) -> dict[str, dict[str, int]]:
-        """What was counted since the last report."""
+        """The count since the last report."""
         counted = self._count - self._reported
         self._reported = self._count
         return {Metrics.SUM: {"": counted}}
 
 
 class Meter(Counter):
-    """Counts events; their rate is that of the count in the progress."""
+    """Counts events; the progress shows the count, from which a rate follows."""
 
     def mark_event(self, value: int = 1) -> None:
         """Counts some events."""
@@ -68,7 +68,7 @@ class Distribution:
             ]
 
     def report(self) -> dict[str, dict[str, int]]:
-        """What became of the values since the last report, which are then forgotten."""
+        """Number, sum, least and greatest of the values since the last report; clears them."""
         values, self._values = self._values, None
         if values is None:
             return {Metrics.SUM: {".count": 0, ".sum": 0}}
@@ -81,7 +81,7 @@ class Distribution:
 
 
 class Gauge:
-    """A value that is asked for at the end of each micro-batch."""
+    """A value that is read at the end of each micro-batch."""
 
     def __init__(self, value: Callable[[], int]) -> None:
         self._value = value
@@ -97,30 +97,30 @@ class Gauge:
 
 
 class MetricGroup:
-    """Gives a function its metrics. Ask in ``open``; what is asked for twice is the same metric."""
+    """Gives a function its metrics, in ``open``. A name that is asked for twice is one metric."""
 
     def __init__(self, metrics: dict[str, Any] | None = None, scope: str = "") -> None:
         self._metrics = {} if metrics is None else metrics
         self._scope = scope
 
     def counter(self, name: str) -> Counter:
-        """A counter: in the progress the sum of what all subtasks counted in a micro-batch."""
+        """A counter: the progress shows the sum of all subtasks' counts in a micro-batch."""
         return self._metric(name, Counter)
 
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter:
-        """A meter: as a counter. The time span is not used, for tasks look at no clock."""
+        """A meter, shown like a counter. The time span is not used: tasks read no clock."""
         return self._metric(name, Meter)
 
     def distribution(self, name: str) -> Distribution:
-        """A distribution: in the progress ``name.count``, ``.sum``, ``.min`` and ``.max``."""
+        """A distribution: the progress shows ``name.count``, ``.sum``, ``.min`` and ``.max``."""
         return self._metric(name, Distribution)
 
     def gauge(self, name: str, obj: Callable[[], int]) -> None:
-        """A gauge: in the progress ``name.sum``, ``.min`` and ``.max`` over the subtasks.
+        """A gauge: the progress shows ``name.sum``, ``.min`` and ``.max`` over the subtasks.
 
         Args:
-            name: its name.
-            obj: gives its value, an int.
+            name: the gauge's name.
+            obj: returns the gauge's value, an int.
         """
         self._metrics[self._scope + name] = Gauge(obj)
 
@@ -138,7 +138,7 @@ class MetricGroup:
         return metric
 
     def report(self) -> dict[str, dict[str, int]]:
-        """What all metrics of the function have to say at the end of a micro-batch."""
+        """The report of all metrics of the function at the end of a micro-batch."""
         values: dict[str, dict[str, int]] = {Metrics.SUM: {}, Metrics.MIN: {}, Metrics.MAX: {}}
         for name, metric in self._metrics.items():
             for fold, parts in metric.report().items():

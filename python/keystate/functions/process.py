@@ -30,9 +30,9 @@ class ProcessFunction(Function, ABC, Generic[IN, OUT]):
 class SinkFunction(Function, ABC, Generic[IN]):
     """Takes rows out of the query.
 
-    A micro-batch that failed is run again, so a row can come more than once. To write each only
-    once, write rows by an id, or keep them until :class:`CheckpointListener` says that their batch
-    counts.
+    A micro-batch that failed runs again, so a row can come more than once. To write each row only
+    once, write rows by an id, or keep rows until :class:`CheckpointListener` reports that their
+    batch is committed.
     """
 
     @abstractmethod
@@ -43,7 +43,7 @@ class SinkFunction(Function, ABC, Generic[IN]):
 class KeyedProcessFunction(Function, ABC, Generic[KEY, IN, OUT]):
     """A function of one row and its key's state, with any number of results.
 
-    ``KeyedProcessFunction[str, Trade, Alert]`` tells type checkers its key, row and result.
+    ``KeyedProcessFunction[str, Trade, Alert]`` declares the types of its key, row and result.
     """
 
     @abstractmethod
@@ -53,10 +53,12 @@ class KeyedProcessFunction(Function, ABC, Generic[KEY, IN, OUT]):
         Returns or yields any number of results: Row, tuple, dict or dataclass, or a bare value for
         a one-column schema; ``None`` for no result. A list, an iterator or a generator is many
         results, a tuple is one. A pair of an :class:`OutputTag` and a result goes to a side output.
-        A result is taken as it is when it is yielded or returned: it may change afterwards.
+        Keystate takes a result as it is when it is returned or yielded: later changes of the object
+        do not matter.
 
         Raises:
-            OutputTypeError: a result does not fit the output schema; not in the function itself.
+            OutputTypeError: a result does not fit the output schema; the function itself does not
+                see this error.
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[KEY]) -> Results[OUT]:
@@ -64,10 +66,10 @@ class KeyedProcessFunction(Function, ABC, Generic[KEY, IN, OUT]):
         return None
 
     def process_initial_state(self, row: Any, ctx: Context) -> None:
-        """Takes one row of the initial state that :meth:`keystate.KeyedStream.process` is given.
+        """Takes one row of ``initial_state`` of :meth:`keystate.KeyedStream.process`.
 
-        States and timers are those of the row's key. Called for all of these rows before the first
-        row of the stream, in the query's first micro-batch only. It emits nothing.
+        States and timers are those of the row's key. Called for all rows of the initial state
+        before the first row of the stream, in the query's first micro-batch only. It emits nothing.
         ``ctx.timestamp()`` is ``None``.
         """
 
@@ -90,8 +92,9 @@ class KeyedBatch:
 class KeyedBatchFunction(Function, ABC):
     """A function of many rows at once and the states of their keys, as Arrow columns.
 
-    It has value states only. There ``value()`` gives an array with a value, null or the default for
-    each key in `batch.keys`, and ``update(values)`` takes one in the same order; nulls clear.
+    It has value states only. Here ``value()`` returns an array with a value, null or the default
+    for each key in `batch.keys`, and ``update(values)`` takes an array in the same order; a null
+    clears the key's state.
     """
 
     @abstractmethod
@@ -99,8 +102,8 @@ class KeyedBatchFunction(Function, ABC):
         """Processes some rows of a micro-batch; how many at a time is not defined.
 
         The rows of a key come in the same order as in ``process_element``. Returns the results as
-        Arrow table, record batch or dictionary of columns, with the output schema's columns by
-        name; ``None`` for none.
+        an Arrow table, a record batch or a dictionary of columns, with the output schema's columns
+        by name; ``None`` for no results.
         """
 
 

@@ -1,4 +1,4 @@
-"""The runtime context: what a function gets in ``open``."""
+"""The runtime context, which a function gets in ``open``."""
 
 from __future__ import annotations
 
@@ -36,46 +36,46 @@ OUT = TypeVar("OUT")
 
 
 class KeyedStateStore(ABC):
-    """Gives a function its keyed states. Ask in ``open``; every state has a name of its own."""
+    """Gives a function its keyed states, in ``open``; every state has a name of its own."""
 
     def get_state(self, state_descriptor: ValueStateDescriptor[T]) -> ValueState[T]:
-        """The value state so described."""
+        """The value state of this descriptor."""
         state: ValueState[T] = self._get(state_descriptor, ValueStateDescriptor)
         return state
 
     def get_list_state(self, state_descriptor: ListStateDescriptor[T]) -> ListState[T]:
-        """The list state so described."""
+        """The list state of this descriptor."""
         state: ListState[T] = self._get(state_descriptor, ListStateDescriptor)
         return state
 
     def get_map_state(self, state_descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
-        """The map state so described."""
+        """The map state of this descriptor."""
         state: MapState[K, V] = self._get(state_descriptor, MapStateDescriptor)
         return state
 
     def get_sorted_map_state(
         self, state_descriptor: SortedMapStateDescriptor[K, V]
     ) -> SortedMapState[K, V]:
-        """The sorted map state so described."""
+        """The sorted map state of this descriptor."""
         state: SortedMapState[K, V] = self._get(state_descriptor, SortedMapStateDescriptor)
         return state
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor[T]) -> ReducingState[T]:
-        """The reducing state so described."""
+        """The reducing state of this descriptor."""
         state: ReducingState[T] = self._get(state_descriptor, ReducingStateDescriptor)
         return state
 
     def get_aggregating_state(
         self, state_descriptor: AggregatingStateDescriptor[IN, OUT]
     ) -> AggregatingState[IN, OUT]:
-        """The aggregating state so described."""
+        """The aggregating state of this descriptor."""
         state: AggregatingState[IN, OUT] = self._get(state_descriptor, AggregatingStateDescriptor)
         return state
 
     def get_folding_state(
         self, state_descriptor: FoldingStateDescriptor[IN, OUT]
     ) -> FoldingState[IN, OUT]:
-        """The folding state so described. Deprecated, as folding state is."""
+        """The folding state of this descriptor. Deprecated, like all folding state."""
         state: FoldingState[IN, OUT] = self._get(state_descriptor, FoldingStateDescriptor)
         return state
 
@@ -86,11 +86,11 @@ class KeyedStateStore(ABC):
 
     @abstractmethod
     def _provide(self, descriptor: StateDescriptor) -> Any:
-        """Gives the state of a descriptor of the right class."""
+        """Returns the state of a descriptor, whose class is already checked."""
 
 
 class RuntimeContext(KeyedStateStore):
-    """What a function is told of the subtask it runs in."""
+    """Describes the subtask that a function runs in, and gives the function its states."""
 
     _subtask: Subtask
 
@@ -111,11 +111,11 @@ class RuntimeContext(KeyedStateStore):
         return self._subtask.number
 
     def get_attempt_number(self) -> int:
-        """How often the task that opened the function had been tried before; 0 the first time."""
+        """The attempt number of the task that opened the function; 0 for the first attempt."""
         return self._subtask.attempt
 
     def get_key_group(self, key: Any) -> int:
-        """The key group of a key, which is as ``ctx.get_current_key()`` gives it.
+        """The key group of a key, in the form that ``ctx.get_current_key()`` returns.
 
         Raises:
             StateAccessError: there are no keys.

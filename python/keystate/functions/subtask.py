@@ -1,4 +1,4 @@
-"""A subtask, as functions are told of it."""
+"""The description of a subtask that functions get."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ class Subtask(NamedTuple):
     """One of an operator's subtasks.
 
     Attributes:
-        name: the operator's.
-        parallelism: how many subtasks there are.
-        max_parallelism: how many there can be.
-        number: which one it is, from 0.
-        attempt: how often its task had been tried before.
+        name: the operator's name.
+        parallelism: the number of subtasks.
+        max_parallelism: the greatest number of subtasks.
+        number: the subtask's number, from 0.
+        attempt: the attempt number of its task, from 0.
     """
 
     name: str

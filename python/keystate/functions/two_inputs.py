@@ -27,7 +27,7 @@ class KeyedCoProcessFunction(Function, ABC, Generic[KEY, IN1, IN2, OUT]):
     def on_timer(self, timestamp: int, ctx: OnTimerContext[KEY]) -> Results[OUT]:
         """Called when a timer fires, with its time in ms and its key's state; results as above.
 
-        Whichever stream's row set it: timers belong to the key.
+        The timer belongs to the key: a row of either stream may have set it.
         """
         return None
 

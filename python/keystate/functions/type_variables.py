@@ -1,4 +1,4 @@
-"""Type variables of functions and streams; one that is not given is ``Any``."""
+"""Type variables of functions and streams; ``Any`` is their default."""
 
 from __future__ import annotations
 

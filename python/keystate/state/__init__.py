@@ -4,9 +4,9 @@ A state belongs to the key of the row being processed. Get it in ``open``, from 
 with a descriptor that names it and gives its type: a Spark DDL string (``"long"``,
 ``"count long, total long"``, ``"array<string>"``), a ``DataType``, a dataclass, or a Python type
 such as ``int``, which is a long, or ``list[str]``. A value is converted when it is written: ``3``
-in a double is read as ``3.0``; what does not fit is refused. After changing a value that was read
-from a state in place, call ``update`` (or ``put``): only then is it kept. What is written is taken
-as it is at that moment, and what is read is a copy if it can change in place.
+in a double is read as ``3.0``; a value that does not fit is refused. After you change a value from
+a state in place, call ``update`` (or ``put``) to keep the change. A write stores the value as it is
+at that moment; a read returns a copy if the value can change in place.
 """
 
 from keystate.state.descriptors import (

@@ -1,7 +1,7 @@
-"""Functions that states apply to what is added to them.
+"""Functions that states apply to added values.
 
-They are apart from :mod:`keystate.functions`, where users find them too: descriptors of states take
-them, and those functions are told of states.
+Users find them in :mod:`keystate.functions` too. They are defined here because descriptors take
+them, and :mod:`keystate.functions` imports descriptors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ACC = TypeVar("ACC")
 
 
 class Reducer(ABC):
-    """Combines two values; what a :class:`~keystate.functions.ReduceFunction` has to define."""
+    """Combines two values; base of :class:`~keystate.functions.ReduceFunction`."""
 
     @abstractmethod
     def reduce(self, value1: Any, value2: Any) -> Any:
@@ -27,7 +27,7 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
 
     @abstractmethod
     def create_accumulator(self) -> ACC:
-        """Returns the accumulator of nothing."""
+        """Returns an empty accumulator."""
 
     @abstractmethod
     def add(self, value: IN, accumulator: ACC) -> ACC:
@@ -35,9 +35,9 @@ class AggregateFunction(ABC, Generic[IN, ACC, OUT]):
 
     @abstractmethod
     def get_result(self, accumulator: ACC) -> OUT:
-        """Returns the result that the accumulator stands for.
+        """Returns the accumulator's result.
 
-        ``None`` is no result: a window emits nothing then.
+        ``None`` means no result: then a window emits nothing.
         """
 
     def merge(self, acc_a: ACC, acc_b: ACC) -> ACC:

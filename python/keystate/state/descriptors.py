@@ -55,21 +55,21 @@ class StateDescriptor(ABC):
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
         """Lets values expire. May be switched on, off or changed at a restart.
 
-        Values that were written without a time to live count as written when the query first comes
-        across them.
+        If a value was written without a time to live, its time to live starts when the query first
+        reads the value.
         """
         if not isinstance(ttl_config, StateTtlConfig):
             raise TypeError(f"state '{self.name}': expected a StateTtlConfig, got {ttl_config!r}")
         self.ttl = ttl_config if ttl_config.is_enabled() else None
 
     def set_max_entries(self, entries: int) -> None:
-        """Limits how many entries the state has, of all keys together. May be changed at a restart.
+        """Limits the state's entries over all keys. May be changed at a restart.
 
-        A value is an entry; of a map each key is one, and of a list each part as it is stored. What
-        happens above the limit, ``spark.keystate.state.onLimit`` says. Of keyed state only.
+        A value is one entry, so is each key of a map and each stored part of a list. The setting
+        ``spark.keystate.state.onLimit`` says what happens above the limit. For keyed state only.
 
         Args:
-            entries: the most that there may be, from 1 on.
+            entries: the greatest number of entries, at least 1.
         """
         if not isinstance(entries, int) or entries < 1:
             raise ValueError(f"state '{self.name}': max_entries must be 1 or more, got {entries!r}")
@@ -84,7 +84,7 @@ class StateDescriptor(ABC):
 
 
 class ValueStateDescriptor(StateDescriptor, Generic[T]):
-    """Describes a :class:`ValueState`; ``default`` is what ``value()`` gives when there is none."""
+    """Describes a :class:`ValueState`; without a value, ``value()`` returns ``default``."""
 
     kind = StateKind.VALUE
     descriptor = "value"
@@ -214,8 +214,8 @@ class FoldingStateDescriptor(StateDescriptor, Generic[IN, OUT]):
 
     Args:
         name: unique among the states of a function.
-        initial_value: what folding starts from.
-        fold_function: gives the new accumulator from the accumulator and a value.
+        initial_value: the accumulator that folding starts from.
+        fold_function: takes the accumulator and a value, returns the new accumulator.
         acc_type: type of the accumulator.
     """
 

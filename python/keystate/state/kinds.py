@@ -9,7 +9,7 @@ TIMERS = "$timers"
 
 
 class StateKind(str, enum.Enum):
-    """A kind of state, by the name that checkpoints and messages have for it.
+    """A kind of state; the value is its name in checkpoints and messages.
 
     Reducing, aggregating and folding state store an accumulator as a value.
     """
@@ -18,20 +18,20 @@ class StateKind(str, enum.Enum):
     LIST = "list"
     MAP = "map"
     SORTED_MAP = "sorted_map"
-    #: A map without a key around it: one that all subtasks have.
+    #: A map without keys: all subtasks have the same one.
     BROADCAST = "broadcast"
     OPERATOR_LIST = "operator_list"
     RAW_KEYED = "raw_keyed"
     TIMERS = "timers"
-    #: Keystate's own, beside broadcast state.
+    #: Internal state that Keystate keeps beside broadcast state.
     BROADCAST_TAG = "broadcast_tag"
 
     def __str__(self) -> str:
         return self.value
 
 
-#: Those that a key has.
+#: The kinds of keyed state.
 KEYED = (StateKind.VALUE, StateKind.LIST, StateKind.MAP, StateKind.SORTED_MAP)
 
-#: Those of which a key has many entries.
+#: The kinds of which one key has many entries.
 COLLECTIONS = (StateKind.LIST, StateKind.MAP, StateKind.SORTED_MAP)

@@ -1,4 +1,4 @@
-"""States of a key, as functions read and write them."""
+"""States that functions read and write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class State(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Removes what this state holds for the current key."""
+        """Removes the state's content for the current key."""
 
 
 class ValueState(State, Generic[T]):
@@ -30,7 +30,7 @@ class ValueState(State, Generic[T]):
 
     @abstractmethod
     def value(self) -> T:
-        """The value; the descriptor's default, else ``None``, when there is none."""
+        """The value; without one the descriptor's default, else ``None``."""
 
     @abstractmethod
     def update(self, value: T | None) -> None:
@@ -42,7 +42,7 @@ class AppendingState(State, Generic[IN, OUT]):
 
     @abstractmethod
     def get(self) -> OUT | None:
-        """What the added elements amount to."""
+        """The result of the added elements."""
 
     @abstractmethod
     def add(self, value: IN) -> None:
@@ -50,7 +50,7 @@ class AppendingState(State, Generic[IN, OUT]):
 
 
 class MergingState(AppendingState[IN, OUT]):
-    """An appending state of which two can be merged into one."""
+    """An appending state; two such states can be merged into one."""
 
 
 class ListState(MergingState[T, Iterable[T]]):
@@ -62,7 +62,7 @@ class ListState(MergingState[T, Iterable[T]]):
 
     @abstractmethod
     def add_all(self, values: Iterable[T]) -> None:
-        """Appends all of these."""
+        """Appends all values."""
 
     @abstractmethod
     def update(self, values: Iterable[T]) -> None:
@@ -81,7 +81,7 @@ class AggregatingState(MergingState[IN, OUT]):
 
 
 class FoldingState(AppendingState[IN, OUT]):
-    """All added values folded into one, from an initial one.
+    """All added values folded into one, from an initial value.
 
     Deprecated, as in Flink since 1.4: use :class:`AggregatingState`.
     """
@@ -104,7 +104,7 @@ class _ReadableMap(State, Generic[K, V]):
 
     @abstractmethod
     def is_empty(self) -> bool:
-        """Whether there are no keys."""
+        """Whether the map has no keys."""
 
     def entries(self) -> Iterable[tuple[K, V]]:
         """All keys and values: Flink's name for :meth:`items`."""
@@ -160,18 +160,18 @@ class MapState(_ChangeableMap[K, V]):
 
 
 class ReadOnlyBroadcastState(_ReadableMap[K, V]):
-    """A map that every subtask has a copy of, where it can't be changed.
+    """A map that every subtask has a copy of, where it can only be read.
 
-    Reading it costs what a dictionary's lookup does, and a copy of what can change in place.
-    Iteration is in no particular order, which can differ between subtasks.
+    A read costs a dictionary's lookup, and a copy if the value can change in place. Iteration is in
+    no particular order, and subtasks can have different orders.
     """
 
 
 class BroadcastState(ReadOnlyBroadcastState[K, V], _ChangeableMap[K, V]):
-    """A map that every subtask has a copy of, in ``process_broadcast_element``.
+    """A map that every subtask has a copy of, and that ``process_broadcast_element`` can change.
 
-    Every subtask gets the same elements in the same order. What it makes of them must depend on
-    nothing else, so that all copies stay the same.
+    Every subtask gets the same elements in the same order. Changes of the map must depend on these
+    elements alone, so that all copies stay the same.
     """
 
 
@@ -183,8 +183,8 @@ class KeyOrder(enum.Enum):
     NATURAL = "natural"
     #: The reverse of NATURAL.
     DESCENDING = "descending"
-    #: The order of Flink's BytewiseComparator: as NATURAL, but negative numbers follow the others,
-    #: as do dates and times before 1970 and negative intervals.
+    #: The order of Flink's BytewiseComparator: NATURAL, but negative numbers come last, and so do
+    #: dates and times before 1970 and negative intervals.
     BYTEWISE = "bytewise"
 
 
@@ -218,7 +218,7 @@ class SortedMapState(MapState[K, V]):
     ) -> Iterator[tuple[K, V]]:
         """The entries with start <= key < end, in order, or backwards.
 
-        ``None`` as a bound is no bound.
+        ``None`` for ``start`` or ``end`` means no bound.
         """
 
     def head_iterator(self, end: K, *, reverse: bool = False) -> Iterator[tuple[K, V]]:
@@ -245,6 +245,6 @@ class SortedMapState(MapState[K, V]):
         return entry
 
     def remove_range(self, start: K | None, end: K | None) -> None:
-        """Removes the entries with start <= key < end; ``None`` as a bound is no bound."""
+        """Removes the entries with start <= key < end; ``None`` means no bound."""
         for key, _ in self.sub_iterator(start, end):
             self.remove(key)

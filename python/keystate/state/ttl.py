@@ -1,4 +1,4 @@
-"""Time to live: state that is forgotten when it was not used for a while."""
+"""Time to live: state expires when it was not used for some time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class Time:
-    """A duration, by PyFlink's name; a :class:`datetime.timedelta` does as well."""
+    """A duration, with PyFlink's name; a :class:`datetime.timedelta` works too."""
 
     def __init__(self, milliseconds: int) -> None:
         if type(milliseconds) is not int:
@@ -57,45 +57,46 @@ class Time:
 class StateTtlConfig:
     """How long a state's values live: build one with :meth:`new_builder`.
 
-    A value, or each element of a list, or each entry of a map, expires when its time to live has
-    passed since it was last written, or read. Time is that of the micro-batch (or the watermark),
-    which does not move within a batch.
+    A value, each element of a list, and each entry of a map expires when its time to live has
+    passed since its last write, or its last read. The clock is the micro-batch's time (or the
+    watermark), which stays the same within a micro-batch.
     """
 
     class UpdateType(enum.Enum):
-        """What makes a value live on."""
+        """Which use of a value starts its time to live again."""
 
         #: Nothing expires.
         Disabled = 0
-        #: Writing it.
+        #: A write.
         OnCreateAndWrite = 1
-        #: Writing and reading it.
+        #: A write or a read.
         OnReadAndWrite = 2
 
     class StateVisibility(enum.Enum):
-        """Whether an expired value may be seen."""
+        """Whether a read may return an expired value."""
 
-        #: It may be returned once, if it was not cleaned up before.
+        #: A read may return an expired value once, if it was not cleaned up before.
         ReturnExpiredIfNotCleanedUp = 0
-        #: Never.
+        #: A read never returns an expired value.
         NeverReturnExpired = 1
 
     class TtlTimeCharacteristic(enum.Enum):
-        """By which clock values expire."""
+        """The clock by which values expire."""
 
         #: The micro-batch's recorded time.
         ProcessingTime = 0
-        #: The watermark; a value lives from its row's event time on. Not in Flink.
+        #: The watermark; a value's time to live starts at its row's event time. Not in Flink.
         EventTime = 1
 
     @dataclass(frozen=True)
     class CleanupStrategies:
-        """How expired values are removed that no key comes across any more.
+        """How Keystate removes expired values that the query never reads again.
 
         Attributes:
-            cleanup_size: how many entries a task looks at for each one written; 0 for none.
-            run_cleanup_for_every_record: whether for each record, rather than each entry written.
-            in_full_snapshot: whether files are merged without expired values.
+            cleanup_size: how many entries a task checks for each written entry; 0 for none.
+            run_cleanup_for_every_record: whether a task checks them for each record, rather than
+                for each written entry.
+            in_full_snapshot: whether merges of files leave out expired values.
         """
 
         cleanup_size: int
@@ -115,33 +116,33 @@ class StateTtlConfig:
             self._on_merge = False
 
         def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfig.Builder:
-            """Sets what makes a value live on."""
+            """Sets which use of a value starts its time to live again."""
             self._update_type = StateTtlConfig.UpdateType(update_type)
             return self
 
         def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
-            """A value lives on when it is written; the default."""
+            """A write starts a value's time to live again; the default."""
             return self.set_update_type(StateTtlConfig.UpdateType.OnCreateAndWrite)
 
         def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
-            """A value lives on when it is written or read."""
+            """A write or a read starts a value's time to live again."""
             return self.set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
 
         def set_state_visibility(
             self, state_visibility: StateTtlConfig.StateVisibility
         ) -> StateTtlConfig.Builder:
-            """Sets whether an expired value may be seen."""
+            """Sets whether a read may return an expired value."""
             self._visibility = StateTtlConfig.StateVisibility(state_visibility)
             return self
 
         def return_expired_if_not_cleaned_up(self) -> StateTtlConfig.Builder:
-            """An expired value may be returned once, if it was not cleaned up before."""
+            """A read may return an expired value once, if it was not cleaned up before."""
             return self.set_state_visibility(
                 StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp
             )
 
         def never_return_expired(self) -> StateTtlConfig.Builder:
-            """An expired value is never returned; the default."""
+            """A read never returns an expired value; the default."""
             return self.set_state_visibility(StateTtlConfig.StateVisibility.NeverReturnExpired)
 
         def set_ttl_time_characteristic(
@@ -167,18 +168,18 @@ class StateTtlConfig:
             return self
 
         def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
-            """Files are merged without what has expired, in the background."""
+            """Merges of files, in the background, leave out expired values."""
             self._on_merge = True
             return self
 
         def cleanup_incrementally(
             self, cleanup_size: int, run_cleanup_for_every_record: bool
         ) -> StateTtlConfig.Builder:
-            """Each task looks at some entries and removes those that have expired.
+            """Each task checks some entries and removes the expired ones.
 
             Args:
-                cleanup_size: how many, for each entry that the function wrote or removed.
-                run_cleanup_for_every_record: for each record instead.
+                cleanup_size: how many entries, for each entry that the function wrote or removed.
+                run_cleanup_for_every_record: whether for each record instead.
             """
             if type(cleanup_size) is not int or cleanup_size <= 0:
                 raise ValueError(f"cleanup_size must be a positive int, got {cleanup_size!r}")
@@ -190,14 +191,14 @@ class StateTtlConfig:
             query_time_after_num_entries: int,
             periodic_compaction_time: datetime.timedelta | Time | None = None,
         ) -> StateTtlConfig.Builder:
-            """Files are merged without what has expired, as by :meth:`cleanup_full_snapshot`.
+            """Merges of files leave out expired values, like :meth:`cleanup_full_snapshot`.
 
-            The arguments are accepted for Flink's sake: a merge goes by one time.
+            The arguments exist for compatibility with Flink, and have no effect.
             """
             return self.cleanup_full_snapshot()
 
         def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
-            """Leaves what expired under keys that never return to the chosen strategies."""
+            """Only the chosen strategies remove expired values of keys that never return."""
             self._in_background = False
             return self
 
@@ -206,7 +207,7 @@ class StateTtlConfig:
 
             Raises:
                 TypeError: the time to live is no duration.
-                ValueError: it is less than a millisecond.
+                ValueError: the time to live is less than a millisecond.
             """
             by_default = (5, False) if self._in_background else (0, False)
             cleanup = StateTtlConfig.CleanupStrategies(
@@ -240,11 +241,11 @@ class StateTtlConfig:
             raise ValueError(f"a time to live must be at least a millisecond, got {ttl!r}")
 
     def get_update_type(self) -> UpdateType:
-        """What makes a value live on."""
+        """Which use of a value starts its time to live again."""
         return self._update_type
 
     def get_state_visibility(self) -> StateVisibility:
-        """Whether an expired value may be seen."""
+        """Whether a read may return an expired value."""
         return self._state_visibility
 
     def get_ttl(self) -> datetime.timedelta | Time:
@@ -258,7 +259,7 @@ class StateTtlConfig:
         return self._ttl // datetime.timedelta(milliseconds=1)
 
     def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
-        """By which clock values expire."""
+        """The clock by which values expire."""
         return self._ttl_time_characteristic
 
     def is_enabled(self) -> bool:
@@ -271,7 +272,7 @@ class StateTtlConfig:
 
 
 def needs_notes(ttl: StateTtlConfig | None) -> bool:
-    """Whether only the worker can tell when a value was used."""
+    """Whether only the worker knows when a value was used."""
     return ttl is not None and (
         ttl.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite
         or ttl.get_ttl_time_characteristic() is StateTtlConfig.TtlTimeCharacteristic.EventTime

@@ -2,8 +2,8 @@
 
 :func:`rescale` changes a checkpoint, :func:`forget` lets its query change it, and :func:`delete`
 deletes it. :func:`savepoint`, :func:`restore`, :func:`import_checkpoint`, :func:`create`,
-:func:`build` and :func:`edit` make new ones. The others only read, and can look at the checkpoint
-of a running query too: they see its last committed batch.
+:func:`build` and :func:`edit` make new checkpoints. The others only read; they can read the
+checkpoint of a running query too, and then see its last committed batch.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ __all__ = [
 def rescale(
     checkpoint: str, n: int, *, wait_seconds: float = 120.0, spark: SparkSession | None = None
 ) -> int:
-    """Changes the number of partitions of a stopped query, or of an elastic one that runs.
+    """Changes the number of partitions of a stopped query, or of a running elastic one.
 
-    A query that :func:`keystate.elastic` started is asked, wherever it runs, and does it between
-    two micro-batches.
+    A running query of :func:`keystate.elastic` gets a request, wherever it runs, and rescales
+    between two micro-batches.
 
-    No state of a keyed operator is rewritten: the new partitions take over the files of the old
-    ones. That of Spark's own operators is, by a Spark job, unless ``n`` divides the number
+    State of keyed operators is not rewritten: the new partitions take over the files of the old
+    ones. A Spark job rewrites state of Spark's own operators, unless ``n`` divides the number
     before. A batch that was started and not finished keeps its id and its input, and runs with
-    the new number. A restart with another ``spark.sql.shuffle.partitions`` does the same by
-    itself, unless ``spark.keystate.rescale.onRestart`` is ``off``.
+    the new number. A restart with another ``spark.sql.shuffle.partitions`` rescales too, unless
+    ``spark.keystate.rescale.onRestart`` is ``off``.
 
     Args:
         checkpoint: the query's checkpoint location.
         n: the new number of partitions, from 1 to the operators' max parallelism.
-        wait_seconds: how long to wait for the answer of the query that runs.
+        wait_seconds: how long to wait for the running query's answer.
         spark: the session; by default the active one.
 
     Returns:
@@ -80,10 +80,10 @@ def rescale(
         ConfigurationError: there is no active session.
         CheckpointError: ``[KEYSTATE_PARALLELISM_TOO_HIGH]`` when n is above the max parallelism,
             ``[KEYSTATE_CANNOT_RESCALE]`` when the state is in another provider's files,
-            ``[KEYSTATE_QUERY_IS_RUNNING]`` when a query runs that is not elastic,
-            ``[KEYSTATE_NO_RESCALE_ANSWER]`` when the one that runs does not answer,
-            ``[KEYSTATE_RESCALE_UNDONE]`` when it does not start with the new number and goes on
-            with the old one,
+            ``[KEYSTATE_QUERY_IS_RUNNING]`` when a running query is not elastic,
+            ``[KEYSTATE_NO_RESCALE_ANSWER]`` when the running query does not answer,
+            ``[KEYSTATE_RESCALE_UNDONE]`` when the query does not start with the new number and
+            continues with the old one,
             ``[KEYSTATE_NO_CHECKPOINT]`` when no query was ever started there.
     """
     session = bridge.session_or_active(spark, "rescale")
@@ -96,7 +96,7 @@ def rescale(
 
 
 def inspect(checkpoint: str, *, spark: SparkSession | None = None) -> dict[str, Any]:
-    """What is in a checkpoint: operators, states with kinds and types, partitions, sizes, sources.
+    """The content of a checkpoint: operators, states and their types, partitions, sizes, sources.
 
     Args:
         checkpoint: the query's checkpoint location.
@@ -114,14 +114,14 @@ def inspect(checkpoint: str, *, spark: SparkSession | None = None) -> dict[str, 
 
 
 def verify(checkpoint: str, *, spark: SparkSession | None = None) -> list[str]:
-    """Reads every file of every version that is kept, and looks for those that should be.
+    """Reads every file of every kept version, and looks for missing files.
 
     Args:
         checkpoint: the query's checkpoint location.
         spark: the session; by default the active one.
 
     Returns:
-        What is wrong: one message for each file that is lost or damaged. Empty if all is well.
+        One message for each lost or damaged file; empty if there is none.
 
     Raises:
         CheckpointError: there is no checkpoint.
@@ -134,20 +134,20 @@ def diff(before: str, after: str, *, spark: SparkSession | None = None) -> list[
     """How the states of two checkpoints differ, by key, after their last committed batches.
 
     Made for a checkpoint and its savepoint: operators are paired by number, states by name. Lists
-    are the same if their elements are, in whichever batches they came. What has expired by the
-    clock of its checkpoint's last batch is left out, cleaned up or not.
+    are the same if their elements are, whichever batches added them. Values that have expired by
+    the clock of their checkpoint's last batch are left out, whether cleaned up or not.
 
     Args:
         before: a checkpoint location.
-        after: another one.
+        after: another checkpoint location.
         spark: the session; by default the active one.
 
     Returns:
         For each state ``operator``, ``store``, ``state``, and the numbers of keys that are
-        ``added``, ``removed``, ``changed`` and the ``same``; ``None`` for another kind.
+        ``added``, ``removed``, ``changed`` and the ``same``; ``None`` if its kind differs.
 
     Raises:
-        CheckpointError: one is not a checkpoint, or they have other numbers of key groups.
+        CheckpointError: a location has no checkpoint, or their numbers of key groups differ.
     """
     found: list[dict[str, Any]] = bridge.operation(
         bridge.session_or_active(spark, "diff"), "diff", before, after
@@ -169,19 +169,19 @@ def read_state(
     kind, ``value``; ``list_element``; ``user_map_key`` and ``user_map_value``; or, for timers,
     ``time_domain`` and ``expiration_timestamp_ms``. Broadcast state has ``user_map_key`` and
     ``user_map_value`` only, a list of operator state ``partition_id`` and ``list_element``. Tasks
-    read the states of keys; the driver reads timers, broadcast and operator state. What has expired
-    by the clock of the batch that left the version is left out.
+    read keyed states; the driver reads timers, broadcast and operator state. Values that have
+    expired by the clock of the version's batch are left out.
 
     Args:
         spark: the session.
         checkpoint: the query's checkpoint location.
         state: the state's name; ``"$timers"`` for the timers. May be left out if there is only one.
-        operator: the operator's number; may be left out if one operator only has such a state.
+        operator: the operator's number; may be left out if only one operator has such a state.
         version: N + 1 for the state after batch N; by default the newest.
 
     Raises:
-        CheckpointError: there is no such state, operator or version; the message lists what there
-            is.
+        CheckpointError: there is no such state, operator or version; the message lists those that
+            exist.
     """
     found = inspect(checkpoint, spark=spark)
     return StateReader(spark, found).read(state, operator, version)
@@ -199,7 +199,7 @@ def lookup(
     end: Any = None,
     spark: SparkSession | None = None,
 ) -> Any:
-    """What one key has in a state after the last committed micro-batch.
+    """Looks up one key's state after the last committed micro-batch.
 
     The driver reads only the parts of the state's files that can have the key, and runs no job.
 
@@ -208,22 +208,22 @@ def lookup(
         key: the values of the key columns as a tuple, a dictionary or a Row; for one column also
             the bare value.
         state: the state's name; may be left out if there is only one.
-        operator: the operator's number; may be left out if one operator only has such a state.
+        operator: the operator's number; may be left out if only one operator has such a state.
         version: N + 1 for the state after batch N, as long as it is kept; by default the last one.
-        map_key: of a map, the key of the one entry that is wanted.
-        start: of a sorted map, the key that a range begins with, in the map's order.
-        end: of a sorted map, the first key that is not in the range.
+        map_key: for a map, the key of the only entry to read.
+        start: for a sorted map, the first key of the range, in the map's order.
+        end: for a sorted map, the first key after the range.
         spark: the session; by default the active one.
 
     Returns:
-        The value; of reducing, aggregating and folding state the accumulator. Of a list a list, of
-        a map a dictionary in its order, or with ``map_key`` a value. ``None`` if the key has
-        nothing, or if it has expired by the clock of that micro-batch.
+        The value; for reducing, aggregating and folding state the accumulator; for a list a list;
+        for a map a dictionary in the map's order, or with ``map_key`` a value. ``None`` if the key
+        has nothing, or if its value has expired by the clock of that micro-batch.
 
     Raises:
         CheckpointError: ``[KEYSTATE_NO_SUCH_STATE]``, ``[KEYSTATE_NO_CHECKPOINT]``, or a file is
             lost or damaged.
-        StateTypeError: the key does not fit the types of the key columns, or of the map's keys.
+        StateTypeError: a key does not fit the types of the key columns, or of the map's keys.
     """
     target = Target(bridge.session_or_active(spark, "lookup"), checkpoint, state, operator, version)
     return target.read(key, map_key, start, end)
@@ -236,20 +236,20 @@ def history(
     operator: int | None = None,
     spark: SparkSession | None = None,
 ) -> History:
-    """What one key had in all states of an operator, and its timers, in each version that is kept.
+    """One key's states and timers in an operator, in each version that is kept.
 
     The driver reads only the parts of the files that can have the key, and the timers of its key
-    group; what several versions share it reads once. It runs no job.
+    group; it reads files that versions share once. It runs no job.
 
     Args:
         checkpoint: the query's checkpoint location; the query may be running.
         key: as for :func:`lookup`.
-        operator: the operator's number; may be left out if there is one of Keystate's.
+        operator: the operator's number; may be left out if Keystate has only one.
         spark: the session; by default the active one.
 
     Returns:
-        A list of :class:`KeyVersion`, oldest first, which prints what changed in which batch, and
-        which a notebook shows as a table.
+        A list of :class:`KeyVersion`, oldest first. Printed, it says what changed in which batch; a
+        notebook shows it as a table.
 
     Raises:
         CheckpointError: ``[KEYSTATE_NO_SUCH_STATE]``, ``[KEYSTATE_NO_CHECKPOINT]``, or a file is
@@ -268,31 +268,32 @@ def forget(
 ) -> dict[str, Any]:
     """Lets a query forget a key: all states and timers that the key has.
 
-    It writes a request into the checkpoint. The query takes it with one of its next micro-batches,
-    within some seconds if it runs, in this process or another one; else when it starts again.
-    Before that micro-batch takes its rows, the key has nothing any more. What rows bring after that
-    is new state. Maintenance then merges the files of the key's partition, and once no version with
-    the key is kept, no file has it.
+    It writes a request into the checkpoint. The query takes the request with one of its next
+    micro-batches: within some seconds if it runs, in this process or another one; else when it
+    starts again. Before that micro-batch takes its rows, the key's states and timers are removed.
+    Later rows of the key begin new state. Maintenance then merges the files of the key's partition,
+    and once no version with the key is kept, no file has the key.
 
-    Broadcast state, operator state, what sinks have and what sources can read again are left alone,
-    and so are savepoints and other copies. Copies that are made before the query takes the request
-    have it too.
+    Broadcast state, operator state, the output of sinks and the data of sources are not changed,
+    nor are savepoints and other copies. A copy that is made before the query takes the request has
+    the request too.
 
     Args:
-        checkpoint: the query's checkpoint location; or a query of this session that runs, also what
-            :func:`keystate.elastic` gave.
+        checkpoint: the query's checkpoint location; or a running query of this session, also one
+            of :func:`keystate.elastic`.
         key: as for :func:`lookup`.
         operator: the operator's number; by default all operators that have state by key.
         spark: the session; by default the active one.
 
     Returns:
-        ``request``, its id, and ``operators``, the numbers of those that forget the key.
+        ``request``, the request's id, and ``operators``, the numbers of the operators that forget
+        the key.
 
     Raises:
-        CheckpointError: ``[KEYSTATE_CANNOT_FORGET]`` when Keystate can't tell what belongs to a
+        CheckpointError: ``[KEYSTATE_CANNOT_FORGET]`` when Keystate can't know what belongs to a
             key, ``[KEYSTATE_NO_SUCH_STATE]``, ``[KEYSTATE_NO_CHECKPOINT]``.
         ConfigurationError: ``[KEYSTATE_QUERY_HAS_ENDED]``.
-        StateTypeError: the key does not fit the types of the key columns, of one of the operators.
+        StateTypeError: the key does not fit the types of an operator's key columns.
     """
     session = bridge.session_or_active(spark, "forget")
     if not isinstance(checkpoint, str):
@@ -308,10 +309,10 @@ def traces(
     operator: int | None = None,
     spark: SparkSession | None = None,
 ) -> dict[str, Any]:
-    """What is left of a key in a checkpoint: it proves that :func:`forget` is done.
+    """The traces of a key in a checkpoint: without any, :func:`forget` is done.
 
-    The driver reads every file of the operators' state, also files that no version lists, of all
-    versions that are kept. It runs no job.
+    The driver reads every file of the operators' state in all kept versions, and files that no
+    version lists. It runs no job.
 
     Args:
         checkpoint: the query's checkpoint location; the query may be running.
@@ -320,10 +321,11 @@ def traces(
         spark: the session; by default the active one.
 
     Returns:
-        ``key``, whether anything has the key; ``files``, those that have it, also only as removed,
-        with ``operator``, ``file`` and ``versions``, which list the file; ``requests``, the ids of
-        those that wait; ``claims``, the batches that forgot it and whose traces are not gone; and
-        ``version``, the newest one. A file goes once none of its versions is kept.
+        ``key``, whether anything has the key; ``files``, the files with the key, even if only as a
+        removed one, each with ``operator``, ``file`` and the ``versions`` that list the file;
+        ``requests``, the ids of waiting requests; ``claims``, the batches that forgot the key and
+        whose traces are not gone; and ``version``, the newest one. A file is deleted once none of
+        its versions is kept.
 
     Raises:
         CheckpointError: as for :func:`forget`; or a file is damaged.
@@ -334,14 +336,14 @@ def traces(
 
 
 def report(checkpoint: str, *, spark: SparkSession | None = None) -> CheckpointReport:
-    """What is in a checkpoint, and what is wrong with it; ``.html()`` makes one page of it.
+    """Reports a checkpoint's content and damage; ``.html()`` makes one page of it.
 
     The page has charts if ``keystate[page]`` is installed: how states grew over the last batches,
     how they are spread over key groups and partitions, what a rescale would move, the largest keys,
     the sizes of values, when timers are due and entries expire. Nothing is loaded from elsewhere.
-    Of a state with many entries a sample is looked at, and the page says so. A table tells how fast
-    each state grows, which ones only grow, and when ``spark.keystate.state.maxEntries`` is reached,
-    if the session has that setting.
+    For a state with many entries the charts use a sample, and the page says so. A table shows how
+    fast each state grows, which states only grow, and when ``spark.keystate.state.maxEntries`` is
+    reached, if the session has that setting.
 
     Args:
         checkpoint: the query's checkpoint location.

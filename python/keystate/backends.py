@@ -23,7 +23,7 @@ class StateBackend:
 
 @dataclass(frozen=True)
 class HashMapStateBackend(StateBackend):
-    """Working state on the executors' heap, in hash tables, however much it is."""
+    """Working state on the executors' heap, in hash tables, whatever its size."""
 
     def conf(self) -> dict[str, str]:
         """The Spark settings that choose this backend."""
@@ -46,9 +46,10 @@ class EmbeddedRocksDBStateBackend(StateBackend):
     Attributes:
         predefined_options: tuning for a kind of disk.
         memory_mb: memory that all stores of an executor share, for blocks, indexes, filters and
-            write buffers, in MiB; 256 if None. At most a quarter of it, for filters of new keys, is
-            on the JVM's heap; the rest is native.
-        write_buffer_ratio: how much of it write buffers may take, between 0 and 1; 0.5 if None.
+            write buffers, in MiB; 256 if None. At most a quarter of it is on the JVM's heap, for
+            filters of new keys; the rest is native.
+        write_buffer_ratio: the share of this memory for write buffers, between 0 and 1; 0.5 if
+            None.
     """
 
     predefined_options: PredefinedOptions = PredefinedOptions.DEFAULT
@@ -94,9 +95,9 @@ class AutoStateBackend(StateBackend):
     """Working state on the executors' heap while there is room, else in RocksDB. The default.
 
     Attributes:
-        heap_share: how much of an executor's heap state may take before the largest stores move to
-            RocksDB, between 0 and 1; 0.4 if None.
-        rocksdb: how stores are kept that have moved.
+        heap_share: the share of an executor's heap that state may take before the largest stores
+            move to RocksDB, between 0 and 1; 0.4 if None.
+        rocksdb: the configuration for the stores in RocksDB.
     """
 
     heap_share: float | None = None
@@ -126,7 +127,7 @@ class CustomStateBackend(StateBackend):
 
     Args:
         class_name: full name of the class.
-        options: what its ``configure`` gets, as strings.
+        options: the argument of its ``configure``, as strings.
     """
 
     def __init__(self, class_name: str, **options: object) -> None:

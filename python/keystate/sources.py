@@ -1,8 +1,8 @@
 """Stateful sources: a function that produces rows, as a streaming DataFrame.
 
-What a source collected for a micro-batch and the state it had after that are recorded together
-before Spark learns of the batch. So a batch is replayed with the same rows, and a restarted source
-goes on after the last of them.
+Keystate records the rows that a source collected for a micro-batch, and the source's state after
+them, before Spark learns of the batch. So a batch is replayed with the same rows, and a restarted
+source continues after the last of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from keystate.state import TypeLike
 
 
 class SourceContext(Protocol):
-    """What :meth:`SourceFunction.run` emits rows with."""
+    """The context of :meth:`SourceFunction.run`, which emits rows."""
 
     def collect(self, row: Any) -> None:
         """Emits a row: Row, tuple, dict, dataclass, or a bare value for a one-column schema.
@@ -36,12 +36,13 @@ class SourceContext(Protocol):
     def get_checkpoint_lock(self) -> AbstractContextManager[Any]:
         """The lock under which snapshots are taken.
 
-        Hold it while you collect rows and update the state that says so; what one ``with`` block
-        does is in a micro-batch as a whole. Entering it waits while the micro-batch is full.
+        Hold it while you collect rows and update the state that belongs to them: rows and state
+        from one ``with`` block are in one micro-batch. Entering it waits while the micro-batch is
+        full.
         """
 
     def mark_as_temporarily_idle(self) -> None:
-        """Tells that there are no rows now, until the next ``collect``.
+        """Reports that there are no rows now, until the next ``collect``.
 
         A query with the trigger ``availableNow`` ends when all instances are idle or have returned.
         """
@@ -52,7 +53,7 @@ class SourceFunction(Function, ABC):
 
     To keep an offset, be a :class:`~keystate.functions.ListCheckpointed` or a
     :class:`~keystate.functions.CheckpointedFunction` too. Without state a restarted source begins
-    anew; without a restart nothing is emitted twice.
+    from the start; without a restart no row is emitted twice.
     """
 
     @abstractmethod
@@ -73,7 +74,7 @@ class RichSourceFunction(SourceFunction, ABC):
 
 
 class ParallelSourceFunction(SourceFunction, ABC):
-    """A source with any number of instances; each is told its number in ``open``."""
+    """A source with any number of instances; each gets its number in ``open``."""
 
 
 class RichParallelSourceFunction(ParallelSourceFunction, ABC):
@@ -92,7 +93,7 @@ def source(
     available_now_duration: float | timedelta = 600.0,
     name: str | None = None,
 ) -> DataFrame:
-    """A streaming DataFrame of what a source function emits.
+    """A streaming DataFrame of the rows that a source function emits.
 
     The instances run in threads of one Python process next to the driver; a micro-batch is cut when
     the query asks for one. Rows of an instance stay in their order, in one partition of the input.
@@ -101,15 +102,16 @@ def source(
         spark: a session made with :func:`keystate.configure`.
         fn: a :class:`SourceFunction`; for more than one instance a :class:`ParallelSourceFunction`.
         schema: the rows it emits: DDL, DataType or dataclass.
-        parallelism: the number of instances. May change at a restart: list state is then dealt out
-            anew.
-        max_rows_per_batch: when the instances have collected so many rows, a share each, they wait
-            for the next micro-batch. Exceeded by what is collected in one ``with`` block.
+        parallelism: the number of instances. May change at a restart: then list state is spread
+            over the new number.
+        max_rows_per_batch: the most rows of a micro-batch, in equal shares for the instances; an
+            instance with its share waits for the next micro-batch. One ``with`` block may exceed
+            it.
         max_batch_duration: how long a micro-batch collects rows if it isn't full before, in
             seconds.
-        available_now_rows: after so many rows a query with the trigger ``availableNow`` ends,
-            though the source has not; the next query goes on from there.
-        available_now_duration: after so many seconds likewise.
+        available_now_rows: a query with the trigger ``availableNow`` ends after this number of
+            rows, even if the source has more; the next query continues from there.
+        available_now_duration: such a query also ends after this number of seconds.
         name: the source's name in plans and progress; by default the function's class.
 
     Raises:

@@ -20,9 +20,9 @@ from keystate._jvm import bridge
 from keystate.errors import code_in
 from keystate.live.elastic.scaling import began_at
 
-#: What Spark measures of a micro-batch, in the order in which it does it.
+#: The phases of a micro-batch that Spark measures, in their order.
 PHASES = ("latestOffset", "walCommit", "getBatch", "queryPlanning", "addBatch", "commitOffsets")
-#: What all tasks of a stateful operator did, in the order in which a task does it.
+#: The measured parts of a stateful operator's tasks, in their order.
 PARTS = {
     "load state": "keystateLoadMs",
     "start worker": "keystateWorkerStartMs",
@@ -37,14 +37,14 @@ def trace_batches(
     """Makes a trace of each micro-batch of all queries of a session, from now on.
 
     The trace's root is the micro-batch. Below it are its phases, and below ``addBatch`` the
-    stateful operators with what their tasks did. Spark tells how long something took and not when
-    it began. So one phase begins where the one before ended, and a part of an operator is as long
-    as the mean over its partitions. Numbers of the progress are attributes. A query that ends with
-    an error has a trace of its own.
+    stateful operators with the parts of their tasks. Spark reports how long a phase took and not
+    when it began. So each phase begins where the one before ended, and the length of an operator's
+    part is the mean over its partitions. Numbers of the progress are attributes. A query that ends
+    with an error has a trace of its own.
 
     Args:
         spark: the session; by default the active one. Over Spark Connect too.
-        tracer_provider: what makes the spans; by default OpenTelemetry's global one.
+        tracer_provider: makes the spans; by default OpenTelemetry's global provider.
 
     Returns:
         The listener: ``spark.streams.removeListener`` ends it.
@@ -136,6 +136,6 @@ class _Traces(StreamingQueryListener):
     def _span(
         self, name: str, parent: Span | None, at: int, attributes: dict[str, Any] | None = None
     ) -> Span:
-        # Without a parent of its own it must not be a child of what the caller's thread traces.
+        # A span without a parent must not become a child of the span of the caller's thread.
         context = set_span_in_context(parent) if parent else Context()
         return self._tracer.start_span(name, context, attributes=attributes, start_time=at)

@@ -1,4 +1,4 @@
-"""Streams that all subtasks get, and what is connected to them."""
+"""Broadcast streams, which all subtasks get, and streams connected to them."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from keystate.streams.rows import RowStream
 
 
 def broadcast(df: DataFrame, *state_descriptors: MapStateDescriptor[Any, Any]) -> BroadcastStream:
-    """Broadcasts a DataFrame to all subtasks of an operator, which keep what they make of it.
+    """Broadcasts a DataFrame to all subtasks of an operator, which keep broadcast state from it.
 
     Connect it: ``keystate.keyed(df, "key").connect(keystate.broadcast(rules, RULES))``.
 
     Args:
-        df: a stream; or a batch DataFrame, whose rows are then broadcast once, in the first
-            micro-batch that the operator has with it. The rows of a micro-batch must fit into the
+        df: a stream or a batch DataFrame. Rows of a batch DataFrame are broadcast once, in the
+            operator's first micro-batch with it. The rows of a micro-batch must fit into the
             driver's memory.
-        state_descriptors: the broadcast states that the function has.
+        state_descriptors: the broadcast states of the function.
     """
     return BroadcastStream(df, state_descriptors)
 
 
 class BroadcastStream:
-    """A DataFrame to be broadcast; made by :func:`broadcast`."""
+    """A DataFrame for broadcast; made by :func:`broadcast`."""
 
     def __init__(
         self, df: DataFrame, state_descriptors: tuple[MapStateDescriptor[Any, Any], ...]
@@ -79,13 +79,13 @@ class BroadcastConnectedStream:
                 else a :class:`~keystate.functions.BroadcastProcessFunction`.
             output_schema: the rows it emits: DDL, DataType or dataclass.
             name: the operator's name, in messages and in savepoints.
-            time_mode: as for :meth:`KeyedStream.process`, by the watermark of the stream, not that
-                of the broadcast one.
-            event_time: as for :meth:`KeyedStream.process`, of the stream's rows.
-            late_output: as for :meth:`KeyedStream.process`, of the stream's rows.
-            on_error: as for :meth:`KeyedStream.process`, of the stream's rows and of timers. An
-                error of a broadcast element always fails the query: all subtasks must make the same
-                of it.
+            time_mode: as for :meth:`KeyedStream.process`, by the watermark of the stream, not of
+                the broadcast stream.
+            event_time: as for :meth:`KeyedStream.process`, for the stream's rows.
+            late_output: as for :meth:`KeyedStream.process`, for the stream's rows.
+            on_error: as for :meth:`KeyedStream.process`, for the stream's rows and for timers. An
+                error of a broadcast element always fails the query, since all subtasks must keep
+                the same broadcast state.
 
         Raises:
             DeclarationError: the function does not fit the stream, or one of its states or the

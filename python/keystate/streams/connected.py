@@ -1,4 +1,4 @@
-"""Two keyed streams whose rows one function takes."""
+"""Two keyed streams that are inputs of one function."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from keystate.functions.dead_letters import OnError, policy_of
 from keystate.state import TypeLike
 from keystate.streams.rows import applied
 
-#: A column that both inputs have, or the column of each.
+#: A column that both inputs have, or one column for each.
 OrderedBy = str | Column | tuple[str | Column, str | Column]
 
-#: A column that both inputs have, or that of each.
+#: A column that both inputs have, or one column for each.
 EventTime = str | tuple[str | None, str | None] | None
 
-#: Where late rows go: one side output for both inputs, or that of each.
+#: Where late rows go: one side output for both inputs, or one for each.
 LateOutput = OutputTag | tuple[OutputTag | None, OutputTag | None] | None
 
 
@@ -34,14 +34,15 @@ class ConnectedStreams:
 
     Made by ``keystate.keyed(a, "k").connect(keystate.keyed(b, "k"))``.
 
-    Both are streams, or both batch DataFrames; or one is a stream and the other a batch DataFrame,
-    whose rows then come once, before those of the first micro-batch that the operator has with it.
+    Both are streams, or both are batch DataFrames, or one is a stream and the other a batch
+    DataFrame. In the last case the rows of the batch DataFrame come once, before the rows of the
+    operator's first micro-batch with it.
 
-    Within a micro-batch the rows of the first come before those of the second, unless `ordered_by`
-    is given: a column that both have, or a pair of the first's and the second's, of one type. Then
-    the rows of a key come sorted by it, whichever stream they are from; where they are equal in it,
-    those of the first come first. Rows of a batch DataFrame that is connected to a stream are
-    always first.
+    Within a micro-batch, rows of the first stream come before rows of the second, unless
+    `ordered_by` is given: a column that both streams have, or a pair of the first stream's column
+    and the second's, of one type. Then the rows of a key come sorted by this column, whichever
+    stream they are from; among equal rows, those of the first stream come first. Rows of a batch
+    DataFrame that is connected to a stream always come first.
     """
 
     def __init__(self, first: Input, second: Input) -> None:
@@ -79,15 +80,15 @@ class ConnectedStreams:
         Args:
             fn: the function.
             output_schema: the rows it emits: DDL, DataType or dataclass.
-            ordered_by: what the rows of a key are sorted by within a micro-batch, see above.
+            ordered_by: the column that sorts the rows of a key within a micro-batch, see above.
             name: the operator's name.
             time_mode: as for :meth:`KeyedStream.process`; with ``"auto"``, event time when either
-                stream has a watermark. There is one watermark, Spark's: the least of those of the
+                stream has a watermark. There is one watermark, Spark's: the least watermark of the
                 query's inputs, unless ``spark.sql.streaming.multipleWatermarkPolicy`` is ``max``.
-            event_time: the column with a row's event time, for ``ctx.timestamp()``: of both, or a
-                pair of the first's and the second's, each of which may be ``None``. Of a stream it
-                is the one that the watermark is defined on, and need not be told; a batch DataFrame
-                has no watermark.
+            event_time: the column with a row's event time, for ``ctx.timestamp()``: one name for
+                both inputs, or a pair with the first's and the second's, each of which may be
+                ``None``. For a stream it is the watermark's column, and may be left out; a batch
+                DataFrame has no watermark.
             late_output: the side outputs for late rows of the first and of the second stream, each
                 with that stream's schema or ``None``; or one for both, if they have one schema.
             on_error: as for :meth:`KeyedStream.process`.
@@ -186,7 +187,7 @@ class ConnectedStreams:
 
 
 def _merged_by(ordered_by: OrderedBy | None, *inputs: Input) -> list[list[Column]]:
-    """Of each input the column by which the rows of both come; none if they do not."""
+    """For each input, the column that both are merged by; empty without `ordered_by`."""
     if ordered_by is None:
         return [[] for _ in inputs]
     columns = _both("ordered_by", "a column that both inputs have", ordered_by)
@@ -199,7 +200,7 @@ def _merged_by(ordered_by: OrderedBy | None, *inputs: Input) -> list[list[Column
 
 
 def _both(argument: str, one: str, given: Any) -> tuple[Any, Any]:
-    """What an argument says of each input: the same, or the two of a pair."""
+    """An argument's value for each input: the same for both, or the two values of a pair."""
     pair = given if isinstance(given, tuple) else (given, given)
     if len(pair) != 2:
         raise _no_pair(argument, one, given)

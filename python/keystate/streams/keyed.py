@@ -96,17 +96,17 @@ def keyed(
 
     Args:
         df: streaming or batch.
-        cols: names of columns, as they are or in backticks, or expressions that give the same for
-            the same row. A checkpoint knows the key by the names and types of its columns, in their
-            order. An expression has the name that Spark gives it, or that of its ``alias``.
+        cols: names of columns, plain or in backticks, or deterministic expressions. A checkpoint
+            records the key by the names and types of its columns, in their order. An expression has
+            the name that Spark gives it, or that of its ``alias``.
         max_parallelism: the number of key groups, 1 to 32768: the most subtasks that the state can
-            ever be spread over. Fixed for a checkpoint's life; by default 128, or with more than 85
-            partitions the power of two from half as much again on.
-        order_by: the columns by which the rows of a key come sorted within a micro-batch, and in a
-            batch query: names, or expressions such as ``F.desc("ts")``. Nulls come first, unless
-            the expression says otherwise. Rows that are equal in them come in any order.
+            ever be spread over. Fixed for a checkpoint's life. By default 128; with more than 85
+            partitions, the least power of two that is at least 1.5 times their number.
+        order_by: the columns that sort the rows of a key within a micro-batch, and in a batch
+            query: names, or expressions such as ``F.desc("ts")``. Nulls come first, unless the
+            expression says otherwise. Rows that are equal in these columns come in any order.
         row_type: a dataclass with a field for each column that the function needs, of the same name
-            and type. The function is given objects of it, and no other columns.
+            and type. The function gets objects of this class, and no other columns.
     """
     order = [order_by] if isinstance(order_by, (str, Column)) else list(order_by)
     return KeyedStream(df, cols, max_parallelism, order, row_type)
@@ -172,37 +172,37 @@ class KeyedStream(RowStream[ROW]):
                 :class:`~keystate.functions.AsyncKeyedProcessFunction`, or a callable with the
                 arguments of its ``process_element``, which may be async.
             output_schema: the rows it emits: DDL, DataType or dataclass. May be left out if the
-                function's class tells it, as ``KeyedProcessFunction[str, Trade, Alert]``.
+                function's class declares it, as ``KeyedProcessFunction[str, Trade, Alert]``.
             name: the operator's name, in messages and in savepoints.
             time_mode: ``"event_time"``, ``"processing_time"``, ``"none"``, or, if it is left out,
                 ``"auto"``: event time when the input has a watermark. In event time, rows behind
                 the watermark are dropped, as by Spark's own stateful operators.
-            event_time: the column with a row's event time, for ``ctx.timestamp()``. Of a stream it
-                is the one that the watermark is defined on, and need not be told; a batch DataFrame
-                has no watermark.
+            event_time: the column with a row's event time, for ``ctx.timestamp()``. For a stream it
+                is the watermark's column, and may be left out; a batch DataFrame has no watermark.
             late_output: a side output with the input's schema, ``OutputTag("late", df.schema)``,
-                to which these rows go instead, if it is read.
-            initial_state: a batch DataFrame with the key columns. Each of its rows is given to
-                ``process_initial_state`` of the function, with the states and timers of its key,
-                before any row of the query's first micro-batch; in a batch query, before all rows.
-                Once that micro-batch is committed it is not read again, and may be left out. If its
-                key columns have other names, or its rows need an order, pass
-                ``keystate.keyed(df, "id", order_by="ts")``.
-            capacity: of an async function, how many rows of a subtask may be in flight; by default
+                that takes the late rows, if it is read.
+            initial_state: a batch DataFrame with the key columns. The function's
+                ``process_initial_state`` gets each of its rows, with the states and timers of the
+                row's key, before any row of the query's first micro-batch; in a batch query, before
+                all rows. Once that micro-batch is committed, the DataFrame is not read again, and
+                may be left out. If its key columns have other names, or its rows need an order,
+                pass ``keystate.keyed(df, "id", order_by="ts")``.
+            capacity: for an async function, how many rows of a subtask may be in flight; by default
                 100.
-            timeout: of an async function, how long a row may take, with all its attempts. Then
-                ``timeout`` of the function is called.
-            retry: of an async function, when a row is processed again.
-            ordered: of an async function, whether the results of a subtask come in the order of its
-                rows, which is the default, or as calls end. Those of a key are always in order.
-            on_error: what becomes of a row or timer that the function fails on. ``"fail"``: the
-                query fails. :func:`keystate.dead_letters`: what the function did for it is undone,
-                and it goes to a side output. Errors of ``process_initial_state`` always fail the
-                query.
+            timeout: for an async function, how long a row may take, with all its attempts. After
+                that the function's ``timeout`` is called.
+            retry: for an async function, when a row is processed again.
+            ordered: for an async function, whether the results of a subtask come in the order of
+                its rows, which is the default, or as calls end. Results of one key are always in
+                order.
+            on_error: what happens to a row or timer that the function fails on. ``"fail"``: the
+                query fails. :func:`keystate.dead_letters`: what the function did for the row or
+                timer is undone, and the row or timer goes to a side output. Errors of
+                ``process_initial_state`` always fail the query.
 
         Raises:
             DeclarationError: the function, one of its states or the schema is not well declared;
-                or the initial state is a stream, or its keys do not have the types of the stream's.
+                or the initial state is a stream, or its key types differ from the stream's.
         """
         calls = async_calls(capacity, timeout, retry, ordered)
         if initial_state is None:
@@ -248,8 +248,8 @@ class KeyedStream(RowStream[ROW]):
 
         Args:
             window_assigner: says which windows a row is in.
-            event_time: the column with a row's event time. Of a stream it is the one that the
-                watermark is defined on, and need not be told; a batch DataFrame has no watermark.
+            event_time: the column with a row's event time. For a stream it is the watermark's
+                column, and may be left out; a batch DataFrame has no watermark.
 
         Raises:
             DeclarationError: the event time column does not fit.
@@ -259,12 +259,12 @@ class KeyedStream(RowStream[ROW]):
         )
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
-        """Groups the rows of a key into windows of so many rows.
+        """Groups the rows of a key into windows of a fixed number of rows.
 
         Args:
             size: the number of rows in a window.
-            slide: after how many rows a window ends; it has the last `size` of them then. If it is
-                left out, windows do not overlap.
+            slide: a window ends after each `slide` rows, and has the last `size` rows. Without
+                `slide`, windows do not overlap.
 
         Raises:
             DeclarationError: a number is less than 1.
@@ -286,8 +286,8 @@ class KeyedStream(RowStream[ROW]):
         """Connects another stream.
 
         Args:
-            other: another keyed stream, for a function of the rows of both, whose state and timers
-                they share by key; or what :func:`keystate.broadcast` makes.
+            other: another keyed stream, for a function of the rows of both, which share state and
+                timers by key; or a stream of :func:`keystate.broadcast`.
 
         Raises:
             DeclarationError: the key columns of both do not have the same types.
@@ -313,8 +313,8 @@ class KeyedStream(RowStream[ROW]):
             output_schema: the rows it emits: DDL, DataType or dataclass.
             name: the operator's name, in messages and in savepoints.
             time_mode: as for :meth:`process`.
-            on_error: as for :meth:`process`. After an error what the call did is undone, and the
-                function is called for each half of its rows, and so on: rows that fail alone are
+            on_error: as for :meth:`process`. After an error Keystate undoes what the call did, and
+                calls the function for each half of its rows, and so on: rows that fail alone become
                 dead letters.
 
         Raises:
@@ -335,7 +335,7 @@ class KeyedStream(RowStream[ROW]):
     ) -> ResultDataFrame:
         """Combines the rows of a key, two at a time.
 
-        A stream emits the result so far for every row; a batch emits one row a key, the last.
+        A stream emits the result so far for every row; a batch emits one row per key, the last.
 
         Args:
             fn: a :class:`~keystate.functions.ReduceFunction`, or a callable of the result so far
@@ -344,17 +344,18 @@ class KeyedStream(RowStream[ROW]):
             time_mode: as for :meth:`process`.
             late_output: as for :meth:`process`.
             on_error: as for :meth:`process`.
-            combine: whether the rows of a key become one already before the shuffle, in each batch
-                of Arrow. The function is called there too: a stream emits a result for each of
-                these, and no longer for every row. It must be associative, and take rows that were
-                read by different tasks in any order. The key columns, which are told by their
-                names, stay those of the rows, whatever it returns. The state is the same, so a
-                query may change this at a restart. Needs NumPy in the workers.
+            combine: whether the function combines the rows of a key already before the shuffle, in
+                each Arrow batch. Then a stream emits a result for each of these combined rows, and
+                no longer for every row. The function must be associative, and take rows from
+                different tasks in any order. The key columns, found by their names, keep the rows'
+                values, whatever the function returns. The state is the same, so a query may change
+                this at a restart. Needs NumPy in the workers.
 
         Raises:
-            DeclarationError: with `combine`, what needs rows one by one: a watermark, unless
-                `time_mode` is ``"none"`` or ``"processing_time"``, `late_output`, `on_error`,
-                ``order_by``, keys that are expressions, or a function with ``open`` or ``close``.
+            DeclarationError: `combine` is given with something that needs rows one by one: a
+                watermark, unless `time_mode` is ``"none"`` or ``"processing_time"``, `late_output`,
+                `on_error`, ``order_by``, keys that are expressions, or a function with ``open`` or
+                ``close``.
         """
         function_spec = make_function_spec(fn, ReduceFunction, "reduce", Style.MAP)
         stream: KeyedStream[Any] = self
@@ -375,10 +376,10 @@ class KeyedStream(RowStream[ROW]):
         on_error: OnError = "fail",
         combine: bool | None = None,
     ) -> ResultDataFrame:
-        """Aggregates columns of the rows of a key, without a Python call for a row.
+        """Aggregates columns of the rows of a key, without a Python call for each row.
 
-        A stream emits one row for each key that a micro-batch has rows of, with the aggregates of
-        all its rows so far; a batch emits one row a key. The output has the key columns and a
+        A stream emits one row for each key with rows in a micro-batch, with the aggregates of all
+        the key's rows so far; a batch emits one row per key. The output has the key columns and a
         column for each aggregate. For an ``AggregateFunction`` use an aggregating state, or a
         window.
 
@@ -388,21 +389,21 @@ class KeyedStream(RowStream[ROW]):
             time_mode: as for :meth:`process`.
             late_output: as for :meth:`process`.
             on_error: only ``"fail"``: there is no function that could fail for one row.
-            combine: whether the rows of a key become one already before the shuffle, in each task,
-                and are put together after it. What is emitted stays the same, but for the order in
-                which floats are summed. ``None``: where Spark's hash aggregate does it, which is
-                for count, sum and mean of numbers, min and max of numbers, dates, times and
-                booleans, and keys that are columns of plain types; where there is nothing but
-                ``approx_count_distinct`` of such types; and of it with min and max, or of other
-                types, rows are left out that repeat one before. ``True``: also of other aggregates
-                and keys, where it is done in Python for each batch of Arrow, and it is an error if
-                it can't be. The state is the same, so a query may change this at a restart.
+            combine: whether each task aggregates the rows of a key already before the shuffle, and
+                merges the partial results after it. The output stays the same, except for the order
+                in which floats are summed. ``None``: only where Spark's hash aggregate can do it,
+                that is for count, sum and mean of numbers, min and max of numbers, dates, times and
+                booleans, with keys that are columns of plain types; or where all aggregates are
+                ``approx_count_distinct`` of such types. With ``approx_count_distinct`` beside min
+                and max, or of other types, tasks drop rows that repeat an earlier one. ``True``:
+                for other aggregates and keys too, in Python for each Arrow batch; an error if it
+                can't be done. The state is the same, so a query may change this at a restart.
 
         Raises:
             DeclarationError: there is no such column, an aggregate does not take its type, or
-                `on_error` is another one; or, with `combine`, what needs rows one by one: a
-                watermark, unless `time_mode` is ``"none"`` or ``"processing_time"``, `late_output`
-                or ``order_by``; or keys that are expressions.
+                `on_error` is not ``"fail"``; or `combine` is given with something that needs rows
+                one by one: a watermark, unless `time_mode` is ``"none"`` or
+                ``"processing_time"``, `late_output`, ``order_by``, or keys that are expressions.
         """
         if not aggregates:
             raise DeclarationError("aggregate() needs an aggregate, such as agg.sum('amount')")
@@ -417,7 +418,7 @@ class KeyedStream(RowStream[ROW]):
                 stream = self._begun(resolved) or self._of(combined_columns(resolved, rows, keys))
         elif (
             combine is None
-            # Without its column a watermark would not go on.
+            # Without its column a watermark would not advance.
             and time_column(rows.df, None) is None
             and not self._why_not(time_mode, late_output, on_error)
         ):
@@ -435,27 +436,27 @@ class KeyedStream(RowStream[ROW]):
     def _begun(
         self, aggregates: Sequence[ColumnAggregate], panes: Panes | None = None
     ) -> KeyedStream[Any] | None:
-        """The stream of accumulators that Spark begins before the shuffle; ``None`` if it can't."""
+        """The stream of partial aggregates before the shuffle; ``None`` if there can be none."""
         rows, keys = self._input, self._plain_keys()
         if keys is None or not can_begin(aggregates, rows.key_type):
             return None
         return self._of(partial_aggregates(aggregates, rows, keys, panes))
 
     def _without_repeats(self, aggregates: Sequence[ColumnAggregate]) -> KeyedStream[Any] | None:
-        """The stream without rows that change nothing; ``None`` if all may."""
+        """The stream without rows that change nothing; ``None`` if any row may change something."""
         keys = self._plain_keys()
         if keys is None or are_changed_by_repeats(aggregates):
             return None
         return self._of(without_repeats(aggregates, self._input, keys))
 
     def _plain_keys(self) -> Sequence[str] | None:
-        """The key columns' names; ``None`` where rows can't be made fewer before the shuffle."""
+        """The key columns' names; ``None`` if rows can't be combined before the shuffle."""
         rows = self._input
         if rows.order or isinstance(rows.df, SchemaRows):
             return None
         names = rows.row_type.names
         if len({name.lower() for name in names}) < len(names):
-            return None  # what is selected before the shuffle is told by names
+            return None  # columns are selected by name before the shuffle
         return rows.key_names
 
     def _apply_begun(
@@ -479,7 +480,7 @@ class KeyedStream(RowStream[ROW]):
         return self._input.key_names or []
 
     def _of(self, rows: Input) -> KeyedStream[Any]:
-        """Such a stream of other rows."""
+        """This stream with other rows."""
         stream = copy.copy(self)
         stream._input = rows
         return stream

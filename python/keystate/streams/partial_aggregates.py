@@ -1,10 +1,10 @@
-"""Aggregates of columns that are begun before the shuffle.
+"""Partial aggregates of columns, computed before the shuffle.
 
-Spark's own hash aggregate does it; or if all of them are numbers of different values, it is done by
-the least hashes of these.
+Spark's own hash aggregate computes them. If all aggregates are ``approx_count_distinct``, the least
+hashes of the values are kept instead.
 
-The rows of a key, and of a time span that all windows have whole, become one in each task. What
-comes of them is the same, but for the order in which floats are summed.
+Each task aggregates the rows of a key, and of a pane: a time span that lies whole in every window
+or outside it. The results are the same, except for the order in which floats are summed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from keystate._types.ddl import quoted
 from keystate._worker.aggregates.declared import ColumnAggregate
 from keystate.windows._columns import Panes
 
-#: The names of columns that are made.
+#: The names of added columns.
 _TIME, _ROWS = "_aggregate_time", "_aggregate_rows"
 
-#: What Spark's function may be of, by the kind of an aggregate: types that it can update in place.
+#: By kind of aggregate, the types that Spark's function can update in place.
 _NUMBERS = (
     T.ByteType,
     T.ShortType,
@@ -43,7 +43,7 @@ _TAKEN: dict[str, tuple[type[T.DataType], ...]] = {
     "min": _ORDERED,
     "max": _ORDERED,
 }
-#: Keys that are equal where their bytes are.
+#: Key types whose values are equal exactly if their bytes are.
 _KEYS = (
     T.ByteType,
     T.ShortType,
@@ -59,12 +59,12 @@ _KEYS = (
 )
 
 
-#: What makes rows fewer, of what is selected; and the expressions that it reads and makes.
+#: A function that aggregates the selected rows; the expressions that it reads, and that it makes.
 _Begun = tuple[Callable[[bridge.Selected], DataFrame], list[str], list[str]]
 
 
 def can_begin(aggregates: Sequence[ColumnAggregate], keys: T.StructType) -> bool:
-    """Whether all of these can be begun, for keys of these types."""
+    """Whether all these aggregates can be computed before the shuffle, for keys of these types."""
     return all(isinstance(key.dataType, _KEYS) for key in keys) and (
         _are_hashed(aggregates)
         or all(
@@ -74,7 +74,7 @@ def can_begin(aggregates: Sequence[ColumnAggregate], keys: T.StructType) -> bool
 
 
 def _are_hashed(aggregates: Sequence[ColumnAggregate]) -> bool:
-    """Whether all are numbers of different values whose hashes are told in the JVM too."""
+    """Whether all are ``approx_count_distinct`` of types that the JVM can hash too."""
     return all(
         each.declared.kind == "approx_count_distinct" and isinstance(each.value_type, _ORDERED)
         for each in aggregates
@@ -82,7 +82,7 @@ def _are_hashed(aggregates: Sequence[ColumnAggregate]) -> bool:
 
 
 def are_changed_by_repeats(aggregates: Sequence[ColumnAggregate]) -> bool:
-    """Whether a row counts that is the same as one before."""
+    """Whether a row that repeats an earlier one changes an aggregate."""
     return any(
         each.declared.kind not in ("approx_count_distinct", "min", "max") for each in aggregates
     )
@@ -91,12 +91,12 @@ def are_changed_by_repeats(aggregates: Sequence[ColumnAggregate]) -> bool:
 def without_repeats(
     aggregates: Sequence[ColumnAggregate], rows: Input, keys: Sequence[str]
 ) -> Input:
-    """The rows without those that are the same as one before in their task, as far as it is known.
+    """The rows without those that repeat an earlier row of their task, as far as the task knows.
 
     Args:
-        aggregates: what they are of.
+        aggregates: the aggregates; two rows are the same if their keys and these columns are.
         rows: the stream.
-        keys: its key columns, by their names.
+        keys: the names of its key columns.
     """
     fields = rows.row_type.names
     read = {fields[each.column] for each in aggregates if each.column is not None}
@@ -110,16 +110,16 @@ def partial_aggregates(
     keys: Sequence[str],
     panes: Panes | None = None,
 ) -> Input:
-    """The accumulators of rows, begun before the shuffle.
+    """The accumulators of rows, computed before the shuffle.
 
-    Its rows have the key's columns; with panes, a time of theirs if they have a column with it, and
-    the number of rows; and a column for each accumulator.
+    A row has the key columns and a column for each accumulator; with panes also the pane's time, if
+    the rows have a column with a time, and the number of rows.
 
     Args:
-        aggregates: what they are, such as :func:`can_begin` knows.
+        aggregates: the aggregates, which :func:`can_begin` accepts.
         rows: the stream.
-        keys: its key columns, by their names.
-        panes: what rows are apart by besides.
+        keys: the names of its key columns.
+        panes: the time spans that rows are grouped by besides their key.
     """
     groups = [quoted(key) for key in keys]
     time = None if panes is None or panes.column is None else rows.row_type.fields[panes.column]
@@ -134,7 +134,7 @@ def partial_aggregates(
     ]
     taken = list(keys)
     if time is not None:
-        # An output column of the same name and type carries the watermark on. A window has another.
+        # Spark passes a watermark on to a column of the same name and type. A window has another.
         name = _TIME if isinstance(time.dataType, T.StructType) else time.name
         taken.append(free_name(name, keys))
         made.append((f"in{len(keys)}", taken[-1], time.metadata))
@@ -149,12 +149,12 @@ def partial_aggregates(
 def _by_functions(
     aggregates: Sequence[ColumnAggregate], rows: Input, group_columns: int, counted: bool
 ) -> _Begun:
-    """With the number of a group's rows if wanted, before accumulators."""
+    """Aggregates with Spark's functions; if `counted`, the number of a group's rows comes first."""
     read: list[str] = []
     functions: list[tuple[str, int]] = []
 
     def made(function: str, of: str | None = None) -> str:
-        """The column that has what a function makes of a column, or of rows."""
+        """Adds a function of a column, or of rows; returns the name of its result's column."""
         functions.append((function, -1 if of is None else group_columns + len(read)))
         if of is not None:
             read.append(of)
@@ -181,7 +181,7 @@ def _by_functions(
 def _by_hashes(
     aggregates: Sequence[ColumnAggregate], rows: Input, group_columns: int, counted: bool
 ) -> _Begun:
-    """As `_by_functions`. An accumulator is bytes."""
+    """Aggregates with the least hashes, in the form of `_by_functions`; accumulators are bytes."""
     read = [_column(each.column, rows) for each in aggregates if each.column is not None]
     wanted = [each.declared.n for each in aggregates]
     made = [f"_{i}" for i in range(0 if counted else 1, len(aggregates) + 1)]
@@ -197,7 +197,7 @@ def _column(index: int, rows: Input) -> str:
 
 
 def _begin(time: str, kind: T.DataType, panes: Panes) -> str:
-    """When the span begins that has this time; of a window, a struct, it is its end."""
+    """The beginning of the pane with this time; for a window (a struct), with the window's end."""
     micros = f"unix_micros({time}{'.end' if isinstance(kind, T.StructType) else ''})"
     length, offset = (f"CAST({each * 1000} AS BIGINT)" for each in (panes.length, panes.offset))
     return f"timestamp_micros({micros} - pmod({micros} - {offset}, {length}))"

@@ -1,4 +1,4 @@
-"""What all streams have: functions of one row."""
+"""The base of all streams: functions of one row."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from keystate.functions.dead_letters import OnError, policy_of
 from keystate.functions.type_variables import ROW
 from keystate.state import TypeLike
 
-#: What a sink emits: a column that never has a row.
+#: The schema of a sink's output, which never has a row.
 _NOTHING = "nothing boolean"
 
 
 def applied(operator: Operator) -> ResultDataFrame:
-    """What an operator emits."""
+    """The output of an operator."""
     return ResultDataFrame(operator, bridge.process)
 
 
 class RowStream(Generic[ROW]):
     """A DataFrame whose rows a function takes, grouped by key or not."""
 
-    #: The time mode of its operators, if they are not told another one.
+    #: The default time mode of its operators.
     _time_mode = "auto"
 
     def __init__(self, rows: Input) -> None:
@@ -97,7 +97,7 @@ class RowStream(Generic[ROW]):
         late_output: OutputTag | None = None,
         on_error: OnError = "fail",
     ) -> ResultDataFrame:
-        """Keeps the rows for which a function says so.
+        """Keeps the rows for which a function returns true.
 
         Args:
             fn: a :class:`~keystate.functions.FilterFunction`, or a callable of a row.
@@ -128,12 +128,12 @@ class RowStream(Generic[ROW]):
                 ``invoke``.
             name: the operator's name, in messages and in savepoints.
             time_mode: as for :meth:`flat_map`.
-            on_error: as for :meth:`flat_map`. What the function did outside is not undone.
-            write_dead_letters: takes the dead letters of each micro-batch, as a side output is
-                written (``write_outputs``). ``None``: they are counted, and written nowhere.
+            on_error: as for :meth:`flat_map`. Effects of the function outside Spark are not undone.
+            write_dead_letters: writes the dead letters of each micro-batch, as ``write_outputs``
+                writes a side output. ``None``: dead letters are only counted.
 
         Returns:
-            The query to be started: it needs a checkpoint location and, if wanted, a trigger.
+            A writer that starts the query: it needs a checkpoint location, and may have a trigger.
 
         Raises:
             DeclarationError: there is no stream, or `write_dead_letters` without dead letters.
@@ -162,7 +162,7 @@ class RowStream(Generic[ROW]):
         event_time: str | None = None,
         second: SecondInput | None = None,
     ) -> ResultDataFrame:
-        """What an operator emits that has the stream as its first input."""
+        """The output of an operator whose first input is the stream."""
         return applied(
             Operator(
                 function_spec=dataclasses.replace(function_spec, dead_letters=policy_of(on_error)),

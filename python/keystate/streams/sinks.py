@@ -1,8 +1,8 @@
 """Where the outputs of a query go, each micro-batch exactly once.
 
 A sink is called with the DataFrame of a micro-batch and its id, as ``foreachBatch`` does. A query
-that failed runs its last micro-batch again: then the sink skips it, or writes it in its place. That
-relies on the id, so a sink belongs to one query: one with a new checkpoint begins again with
+that failed runs its last micro-batch again: then the sink skips it, or overwrites it. This relies
+on the id, so a sink belongs to one query: a query with a new checkpoint begins again with
 micro-batch 0, and needs a new path or table.
 """
 
@@ -21,15 +21,14 @@ from keystate.errors import DeclarationError
 class FileSink:
     """Writes files as Spark's own file sink does, which ``writeStream`` has.
 
-    The micro-batches that count are listed in the folder ``_spark_metadata`` of the path. Spark
-    reads only files that are listed there; other readers may see those of a micro-batch that failed
-    too.
+    The folder ``_spark_metadata`` of the path lists the committed micro-batches. Spark reads only
+    files that are listed there; other readers may also see files of a micro-batch that failed.
 
     Args:
         path: the folder.
         format: ``"parquet"``, ``"json"``, ``"csv"``, ``"orc"``, ``"text"``.
-        partition_by: the names of columns that make folders.
-        options: of the format, as for ``df.write.options``.
+        partition_by: the names of columns that the files are partitioned by.
+        options: the format's options, as for ``df.write.options``.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class FileSink:
         """Writes a micro-batch.
 
         Raises:
-            DeclarationError: the format is none of files.
+            DeclarationError: the format is not a file format.
         """
         bridge.add_files(df, batch_id, self._path, self._format, self._partition_by, self._options)
 
@@ -61,9 +60,9 @@ class TableSink:
     micro-batch's id, by which it is partitioned.
 
     Args:
-        table: its name, with catalog and schema if need be.
+        table: the table's name, with catalog and schema if needed.
         batch_column: the name of the column for the id.
-        format: of a table that is created.
+        format: the format of a new table.
     """
 
     def __init__(

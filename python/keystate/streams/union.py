@@ -26,14 +26,14 @@ def union_keyed(
     """Three and more keyed inputs as one, so that they share the state and timers of a key.
 
     A row has the key columns, with the names of the first input; the column ``input`` with the name
-    of the input that it is from; and a column for each input, of which just that one has a row, the
+    of the row's input; and a column for each input. The column of the row's input has the row, the
     others are ``None``. For two inputs :meth:`~keystate.KeyedStream.connect` is better.
 
     Args:
         inputs: each keyed stream by its name; all streams, or all batch DataFrames.
-        event_time: a column that all inputs have, which becomes a column of its own. Needed if
-            inputs have a watermark: it is the one that this goes by, in all of them.
-        order_by: as for :func:`keystate.keyed`, of the columns above.
+        event_time: a column that all inputs have; it becomes a column of the union. Needed if
+            inputs have a watermark: it is the watermark's column in all of them.
+        order_by: as for :func:`keystate.keyed`, with the columns above.
 
     Raises:
         DeclarationError: the inputs do not fit together.

@@ -1,1 +1,1 @@
-"""What a checkpoint holds: read, looked up and written, as DataFrames or one key at a time."""
+"""Reads, looks up and writes the content of checkpoints, as DataFrames or one key at a time."""

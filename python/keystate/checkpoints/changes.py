@@ -1,4 +1,4 @@
-"""New checkpoints, of others or of DataFrames: functions of `keystate.admin`."""
+"""New checkpoints from other checkpoints or DataFrames: functions of `keystate.admin`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from keystate.state import TypeLike
 
 
 def import_checkpoint(source: str, target: str, *, spark: SparkSession | None = None) -> int:
-    """Makes a checkpoint of Keystate's from that of a stopped query on one of Spark's providers.
+    """Copies the checkpoint of a stopped query on a provider of Spark's to a Keystate checkpoint.
 
-    The query has the same operators, state, input and pending batch there, and the state is in
-    Keystate's files: start it with ``target`` as ``checkpointLocation``. The source stays as it
-    is. Spark refuses to run both at the same time in one session.
+    The new checkpoint has the same operators, state, input and pending batch, with the state in
+    Keystate's files: start the query with ``target`` as ``checkpointLocation``. The source does not
+    change. Spark refuses to run both at the same time in one session.
 
     Args:
         source: the checkpoint location of a query that ran on Spark's RocksDB or HDFS-backed state
@@ -50,15 +50,15 @@ def import_as(
 ) -> int:
     """Imports a checkpoint, and gives the state of Spark's operators to functions.
 
-    For ``applyInPandasWithState``, ``transformWithState``, ``transformWithStateInPandas`` and the
-    like that a new query has as keyed functions. The new query goes on from the offsets of the old
-    one, which was stopped. Operators without a successor stay Spark's, as
-    :func:`import_checkpoint` moves them. Spark numbers the operators of a query from its sink.
+    Use it when a new query replaces ``applyInPandasWithState``, ``transformWithState``,
+    ``transformWithStateInPandas`` or similar operators by keyed functions. The new query continues
+    from the offsets of the old one, which was stopped. Operators without a successor stay Spark's,
+    as with :func:`import_checkpoint`. Spark numbers the operators of a query from its sink.
 
     Args:
         source: as for :func:`import_checkpoint`.
         target: a folder that does not exist, or is empty.
-        operators: the functions, by the numbers of the operators that they replace.
+        operators: for each replaced operator, its number and the function.
         spark: the session; by default the active one.
 
     Returns:
@@ -96,35 +96,34 @@ def create(
     sources: int = 1,
     spark: SparkSession | None = None,
 ) -> None:
-    """Makes a checkpoint of DataFrames, for a new query with one stateful operator to begin from.
+    """Writes DataFrames to a checkpoint, which starts a new query with one stateful operator.
 
     A Spark job writes it, in parallel, for the session's backend and checkpoint format. The
-    DataFrames have the columns that :func:`read_state` gives, without
-    ``partition_id``: the struct ``key``, or its fields as columns, and by the state's kind
-    ``value``; ``list_element``, with ``position`` if the order of its rows is not that of the list;
-    ``user_map_key`` and ``user_map_value``; for timers ``time_domain`` and
-    ``expiration_timestamp_ms``. Time to live begins when the query starts. For a query with several
-    operators see :func:`build`.
+    DataFrames have the columns of :func:`read_state` without ``partition_id``: the struct ``key``,
+    or its fields as columns, and by the state's kind ``value``; ``list_element``, with ``position``
+    if the rows are not in the order of the list; ``user_map_key`` and ``user_map_value``; for
+    timers ``time_domain`` and ``expiration_timestamp_ms``. Time to live begins when the query
+    starts. For a query with several operators see :func:`build`.
 
     Args:
-        target: a folder that does not exist, or is empty. It is there once it is complete.
-        operator: the query's function, which tells the states and their types.
-        key: the key columns, with the names and types that they have in the query. Of a column that
-            is ``not null`` no row may be null.
-        states: rows by the names of states; a state that is not there begins empty.
+        target: a folder that does not exist, or is empty. It appears once it is complete.
+        operator: the query's function, which declares the states and their types.
+        key: the key columns, with the names and types that they have in the query. A column that is
+            ``not null`` must have no null.
+        states: rows by the names of states; a state without rows begins empty.
         timers: the timers.
         time_mode: the operator's: ``"none"``, ``"processing_time"`` or ``"event_time"``. With
-            ``"auto"`` it is that of the query that starts with the checkpoint.
+            ``"auto"`` it is the mode of the query that starts with the checkpoint.
         max_parallelism: the number of key groups, as for :func:`keystate.keyed`.
         partitions: the number of partitions; by default ``spark.sql.shuffle.partitions``.
-        sources: how many sources the query has. All of them begin at their start.
+        sources: the number of the query's sources. All of them begin at their start.
         spark: the session; by default the active one.
 
     Raises:
         DeclarationError: the function, the key or a DataFrame is not well declared.
         StateTypeError: a column has another type than the state.
-        CheckpointError: ``[KEYSTATE_STATE_ROW]`` when a key is null or comes twice, something is
-            null that is ``not null`` by its type, and what the message says;
+        CheckpointError: ``[KEYSTATE_STATE_ROW]`` when a key is null or comes twice, when a value is
+            null whose type is ``not null``, and in other cases that the message names;
             ``[KEYSTATE_TARGET_EXISTS]``. Then there is no target.
     """
     builder = build(partitions=partitions, sources=sources, spark=spark)
@@ -146,7 +145,7 @@ def build(
 
     Args:
         partitions: the number of partitions; by default ``spark.sql.shuffle.partitions``.
-        sources: how many sources the query has. All of them begin at their start.
+        sources: the number of the query's sources. All of them begin at their start.
         spark: the session; by default the active one.
     """
     session = bridge.session_or_active(spark, "build")
@@ -157,15 +156,15 @@ def build(
 
 
 def edit(checkpoint: str, *, spark: SparkSession | None = None) -> CheckpointEditor:
-    """Begins a changed copy of a stopped query's checkpoint, as it is after its last batch.
+    """Begins a changed copy of a stopped query's checkpoint, with the state after its last batch.
 
     States can be read, replaced by the rows of DataFrames, added, dropped and renamed; the number
     of key groups, the key columns and the time mode can be changed; operators can be added, dropped
     and put in another order. The copy has the offsets of the query's sources, so that the changed
-    query goes on where the old one ended. Operators that are not edited are copied as they are.
+    query continues where the old one ended. Operators that are not edited are copied unchanged.
 
     Args:
-        checkpoint: the query's checkpoint location. It stays as it is.
+        checkpoint: the query's checkpoint location. It does not change.
         spark: the session; by default the active one.
 
     Raises:

@@ -10,23 +10,23 @@ from keystate._types.codec import shorten
 from keystate.functions import TimeDomain
 from keystate.state.kinds import TIMERS
 
-#: Stands for what is not there: an entry of a map can be null.
+#: Stands for a missing entry, since an entry of a map can be null.
 _NOTHING = object()
 
-#: How a change of something is told: of what came, of what went, and of another value.
+#: The texts of a change: for an added, a removed and a changed value.
 CHANGED = "{name}: {now}", "{name}: {was} → nothing", "{name}: {was} → {now}"
 
 
 def changed_parts(
     name: str, before: Any, after: Any, told: tuple[str, str, str] = CHANGED
 ) -> list[str]:
-    """What is not the same in two values of a state: of a list and a map only those parts.
+    """The differences of two values of a state; for lists and maps only the differing parts.
 
     Args:
-        name: the state's.
+        name: the state's name.
         before: the first value; ``None`` for nothing.
-        after: the second one.
-        told: how that is told, as ``CHANGED``.
+        after: the second value.
+        told: the texts of a change, in the form of ``CHANGED``.
     """
     if name == TIMERS:
         came = [f"timer set: {_timer(one)}" for one in after if one not in before]

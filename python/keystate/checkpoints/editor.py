@@ -1,4 +1,4 @@
-"""Checkpoints that are made of DataFrames, or of another checkpoint."""
+"""Builders of checkpoints from DataFrames or another checkpoint."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from keystate.state import StateDescriptor, TypeLike
 
 
 class _Operators:
-    """The operators of a checkpoint that is to be written.
+    """The operators of a checkpoint before it is written.
 
     Args:
-        order: the numbers of those that there are, from the last one of the query on.
+        order: the numbers of the operators, from the last one of the query on.
     """
 
     def __init__(self, session: SparkSession, order: list[int]) -> None:
@@ -38,21 +38,22 @@ class _Operators:
         time_mode: str = "auto",
         max_parallelism: int | None = None,
     ) -> int:
-        """Adds a stateful operator, which comes after the others in the order of numbers.
+        """Adds a stateful operator, with a number after those of the others.
 
-        Number 0 is the last operator of the query, so this is the one nearest the sources;
-        :meth:`CheckpointEditor.order_operators` changes that.
+        Number 0 is the last operator of the query, so the new operator is the one nearest the
+        sources; :meth:`CheckpointEditor.order_operators` changes the order.
 
         Args:
             operator: the operator's function, as for :func:`keystate.admin.create`.
             key: the key columns.
             states: rows by the names of states.
             timers: the timers.
-            time_mode: the operator's; with ``"auto"`` that of the query that starts with it.
+            time_mode: the operator's time mode; ``"auto"`` is the mode of the query that starts
+                with the checkpoint.
             max_parallelism: the number of key groups.
 
         Returns:
-            The operator's number; of an editor that by which its other methods know it.
+            The operator's number; an editor's other methods take it too.
 
         Raises:
             DeclarationError, StateTypeError: as for :func:`keystate.admin.create`.
@@ -75,7 +76,7 @@ class CheckpointBuilder(_Operators):
         self._sources = sources
 
     def write(self, target: str) -> None:
-        """Writes the checkpoint, by Spark jobs. It is there once it is complete.
+        """Writes the checkpoint, by Spark jobs. It appears once it is complete.
 
         Args:
             target: a folder that does not exist, or is empty.
@@ -94,8 +95,8 @@ class CheckpointBuilder(_Operators):
 class CheckpointEditor(_Operators):
     """A changed copy of a checkpoint; made by :func:`keystate.admin.edit`.
 
-    The methods note what is to be changed; :meth:`write` writes. ``operator=`` may be left out if
-    the query has one operator of Keystate's.
+    The methods note changes; :meth:`write` writes the copy. ``operator=`` may be left out if the
+    query has one operator of Keystate's.
     """
 
     def __init__(self, session: SparkSession, reader: StateReader) -> None:
@@ -108,27 +109,27 @@ class CheckpointEditor(_Operators):
         self._found = frozenset(self._order)
 
     def _note_successor(self, number: int) -> None:
-        """Notes that an added operator goes on in the place of one that a query has had.
+        """Notes that an added operator replaces one of the query.
 
-        So it takes in no initial state.
+        So the operator takes no initial state.
         """
         self._operators[number].has_run = True
 
     @property
     def operators(self) -> dict[int, list[str]]:
-        """The numbers of Keystate's operators, and the states that each will have.
+        """The numbers of Keystate's operators, each with the states that the copy will have.
 
-        In the order that they will have. The numbers are those of the checkpoint until it is
-        written, and those that :meth:`add_operator` gave.
+        They are in the copy's order. Until the copy is written, the numbers are those of the
+        original, and those that :meth:`add_operator` returned.
         """
         own = [number for number in self._order if number in self._operators]
         return {number: list(self._operators[number].specs) for number in own}
 
     def read(self, state: str, *, operator: int | None = None) -> DataFrame:
-        """A state as it will be, with the columns that :meth:`replace` takes.
+        """A state as the copy will have it, with the columns that :meth:`replace` takes.
 
         Args:
-            state: its present name; ``"$timers"`` for the timers.
+            state: the state's current name; ``"$timers"`` for the timers.
             operator: the operator's number.
 
         Raises:
@@ -137,13 +138,14 @@ class CheckpointEditor(_Operators):
         return self._operator(operator).read(self._session, state)
 
     def replace(self, state: str, df: DataFrame, *, operator: int | None = None) -> None:
-        """Gives a state the rows of a batch DataFrame in the place of those that it has.
+        """Replaces a state's rows by those of a batch DataFrame.
 
         Args:
-            state: its present name; ``"$timers"`` for the timers.
-            df: with the columns that :func:`keystate.admin.create` takes. Of broadcast state
-                ``user_map_key`` and ``user_map_value``; of a list of operator state
-                ``list_element``, and ``partition_id`` unless they are to be dealt out evenly.
+            state: the state's current name; ``"$timers"`` for the timers.
+            df: has the columns that :func:`keystate.admin.create` takes; for broadcast state
+                ``user_map_key`` and ``user_map_value``; for a list of operator state
+                ``list_element`` and ``partition_id``; without ``partition_id`` the elements are
+                spread evenly.
             operator: the operator's number.
 
         Raises:
@@ -158,7 +160,7 @@ class CheckpointEditor(_Operators):
         """Adds a keyed state with these rows; a state that begins empty need not be added.
 
         Raises:
-            DeclarationError, StateTypeError: it is there already, or is not well declared.
+            DeclarationError, StateTypeError: the state exists already, or is not well declared.
         """
         self._operator(operator).add(descriptor, df)
 
@@ -191,20 +193,20 @@ class CheckpointEditor(_Operators):
         """Changes the key columns.
 
         Args:
-            key: the new ones, with their names and types.
-            change: is given the rows of each state, and of the timers, with the struct ``key``;
-                returns them with a new ``key``, or with its fields as columns.
+            key: the new key columns, with their names and types.
+            change: gets the rows of each state, and of the timers, with the struct ``key``; returns
+                them with a new ``key``, or with its fields as columns.
             operator: the operator's number.
 
         Raises:
-            DeclarationError, StateTypeError: what `change` returns does not have the new key.
+            DeclarationError, StateTypeError: the result of `change` does not have the new key.
         """
         self._operator(operator).rekey(self._session, key, change)
 
     def drop_operator(self, operator: int) -> None:
         """Removes an operator with its state: one of Keystate's, or one of Spark's own.
 
-        The numbers of those after it close up when the copy is written.
+        The numbers of the operators after it decrease by one when the copy is written.
 
         Raises:
             CheckpointError: there is no such operator.
@@ -218,11 +220,11 @@ class CheckpointEditor(_Operators):
         """Changes the order of the query's stateful operators, Spark's own among them.
 
         Args:
-            operators: their present numbers. The first will be number 0, which is the last operator
-                of the query.
+            operators: the current numbers in the new order. The first will be number 0, which is
+                the last operator of the query.
 
         Raises:
-            DeclarationError: these are not the operators that there are, each once.
+            DeclarationError: the list does not have each operator exactly once.
         """
         if sorted(operators) != sorted(self._order):
             raise DeclarationError(
@@ -233,7 +235,7 @@ class CheckpointEditor(_Operators):
 
     @property
     def origins(self) -> dict[int, int]:
-        """By their numbers before, those that operators will have which the checkpoint has."""
+        """The old and the new number of each operator that the original checkpoint has."""
         return {of: i for i, of in enumerate(self._order) if of in self._found}
 
     @property
@@ -246,10 +248,10 @@ class CheckpointEditor(_Operators):
         }
 
     def write(self, target: str) -> int:
-        """Writes the copy, by Spark jobs. It is there once it is complete.
+        """Writes the copy, by Spark jobs. It appears once it is complete.
 
-        Requests to forget keys that no micro-batch has taken yet (:func:`keystate.admin.forget`)
-        go along.
+        Requests to forget keys (:func:`keystate.admin.forget`) that no micro-batch has taken yet
+        are copied too.
 
         Args:
             target: a folder that does not exist, or is empty.
@@ -259,8 +261,8 @@ class CheckpointEditor(_Operators):
 
         Raises:
             CheckpointError: ``[KEYSTATE_STATE_ROW]`` when a key is null or comes twice,
-                ``[KEYSTATE_CANNOT_EDIT]``, also when a key is to be forgotten of an operator that
-                is dropped or has another key, ``[KEYSTATE_TARGET_EXISTS]``,
+                ``[KEYSTATE_CANNOT_EDIT]``, also when a request would forget a key of an operator
+                that is dropped or has another key, ``[KEYSTATE_TARGET_EXISTS]``,
                 ``[KEYSTATE_QUERY_IS_RUNNING]``, or a file is lost or damaged. Then there is no
                 copy.
         """
@@ -303,10 +305,10 @@ class CheckpointEditor(_Operators):
 
 
 def write_fork(editor: CheckpointEditor, target: str) -> int:
-    """As `CheckpointEditor.write`, for a query that runs beside that of the checkpoint."""
+    """Writes the copy like `CheckpointEditor.write`, for a query that runs beside the original."""
     return editor._write(target, "fork")
 
 
 def write_successor(editor: CheckpointEditor, target: str) -> int:
-    """As `CheckpointEditor.write`, for a copy that is to take the checkpoint's place."""
+    """Writes the copy like `CheckpointEditor.write`, for a copy that replaces the checkpoint."""
     return editor._write(target, "successor")

@@ -1,4 +1,4 @@
-"""Asks that all state of a key be forgotten, and looks what is left of it. No Spark job runs."""
+"""Requests that a query forgets a key, and looks for the key's traces. No Spark job runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Forgetting:
     Args:
         session: the session.
         checkpoint: the query's checkpoint location.
-        operator: the number of the only operator that is meant; ``None`` for all.
+        operator: the number of the only operator to look at; ``None`` for all.
     """
 
     def __init__(self, session: SparkSession, checkpoint: str, operator: int | None) -> None:
@@ -43,7 +43,7 @@ class Forgetting:
         return {"request": made["request"], "operators": list(streams)}
 
     def traces(self, key: Any) -> dict[str, Any]:
-        """What :func:`keystate.admin.traces` returns."""
+        """The result of :func:`keystate.admin.traces`."""
         streams = self._streams(key)
         found = self._operation("traces", streams)
         return {"key": bool(found["files"] or found["requests"] or found["claims"]), **found}
@@ -53,7 +53,7 @@ class Forgetting:
         return bridge.operation(self._session, method, self._checkpoint, self._operator, told)
 
     def from_text(self, text: str) -> Typed:
-        """A key as it is typed, for the methods above."""
+        """A key from the text that a user typed, for the methods above."""
         types = self._key_types.items()
         return Typed({operator: key_from_text(columns, text) for operator, columns in types})
 
@@ -72,13 +72,13 @@ class Forgetting:
 
 @dataclass(frozen=True)
 class Typed:
-    """A key as the key columns of each operator have it."""
+    """A key in the types of each operator's key columns."""
 
     by_operator: dict[int, Any]
 
 
 def told(found: dict[str, Any]) -> str:
-    """What is left of a key, and until when, for the terminal."""
+    """The text for the terminal: which traces of a key are left, and until when."""
     newest, lines = found["version"], []
     if found["requests"]:
         lines.append("a request waits for the next micro-batch")

@@ -1,4 +1,4 @@
-"""What one key had after each micro-batch that is kept, without a Spark job."""
+"""One key's states after each kept micro-batch, without a Spark job."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _NEWEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Change:
-    """What a micro-batch made of one of a key's states, or of its timers.
+    """A micro-batch's change of one of a key's states, or of its timers.
 
     Attributes:
         state: the state's name; ``$timers`` for the timers.
-        before: what it had; ``None`` for nothing.
-        after: what it has then. Timers are a list of pairs of their domains and times in ms.
+        before: the value before; ``None`` for nothing.
+        after: the value after. Timers are a list of pairs of their domains and times in ms.
     """
 
     state: str
@@ -36,7 +36,7 @@ class Change:
     after: Any
 
     def told(self, value: Any) -> Any:
-        """One of its two values as JSON has it."""
+        """One of the two values in its JSON form."""
         if self.state == TIMERS:
             return [[domain.name, time] for domain, time in value]
         return to_json(value)
@@ -44,16 +44,16 @@ class Change:
 
 @dataclass(frozen=True)
 class KeyVersion:
-    """What a key has after a micro-batch.
+    """A key's states and timers after a micro-batch.
 
     Attributes:
         version: the version of the state, N + 1 after batch N.
         batch: the micro-batch.
-        time: when it began, by its recorded clock, in ms since the epoch.
-        watermark: the watermark that it began with, in ms since the epoch; 0 while there is none.
-        states: by name what each state has; a state that has nothing is not there.
+        time: the micro-batch's recorded time, in ms since the epoch.
+        watermark: the micro-batch's watermark, in ms since the epoch; 0 while there is none.
+        states: the states' values by name, without states that have nothing.
         timers: the timers that are set: domains and times in ms, in order.
-        changes: what is not as in the version before; of the first version that is kept, all.
+        changes: the changes since the version before; for the first kept version, all values.
     """
 
     version: int
@@ -65,7 +65,7 @@ class KeyVersion:
     changes: tuple[Change, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """It as JSON has it."""
+        """The version in its JSON form."""
         return {
             "version": self.version,
             "batch": self.batch,
@@ -93,7 +93,7 @@ class History(Shown, list[KeyVersion]):
 
 
 class KeyReader:
-    """Reads what a key of one operator has.
+    """Reads the states and timers of a key in one operator.
 
     Args:
         session: the session.
@@ -111,7 +111,7 @@ class KeyReader:
         self.key_type = T.StructType.fromJson(json.loads(found["key"]))
 
     def stored(self, key: Any, first: int, until: int = _NEWEST) -> list[dict[str, Any]]:
-        """What the jar finds in these versions: of each what is not as in the one before."""
+        """The jar's answer: for each of these versions, the changes since the version before."""
         stream = self._stream(key)
         found = bridge.operation(
             self.session, "history", self._checkpoint, self.operator, stream, first, until
@@ -123,7 +123,7 @@ class KeyReader:
         """A key as a row of its columns.
 
         Raises:
-            StateTypeError: it does not fit their types.
+            StateTypeError: the key does not fit the columns' types.
         """
         self._stream(key)
         return key_columns(self.key_type, key)
@@ -140,7 +140,7 @@ class KeyReader:
         return made
 
     def versions(self, key: Any, last: KeyVersion | None = None) -> Iterator[KeyVersion]:
-        """The versions after one; without one all that are kept."""
+        """The versions after `last`; without it all that are kept."""
         for i, found in enumerate(self.stored(key, 0 if last is None else last.version)):
             if last is None or found["version"] > last.version:
                 last = _version(found, last, is_whole=i == 0)
@@ -171,7 +171,7 @@ def _version(found: dict[str, Any], before: KeyVersion | None, is_whole: bool) -
 
 
 def value_of(found: dict[str, Any]) -> Any:
-    """What the jar found in a state, as a function has it."""
+    """A state's value from the jar's answer, in the form that a function sees."""
     key_type = found.get("key_type")
     return decoded(
         bridge.record_batch(found["rows"]),

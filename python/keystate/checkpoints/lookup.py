@@ -1,4 +1,4 @@
-"""What one key has in a state of a checkpoint, without a Spark job."""
+"""Looks up one key in a state of a checkpoint, without a Spark job."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from keystate.state.kinds import StateKind
 
 
 class Target:
-    """A state, with what never changes of it: its operator, its kind, the types of its keys.
+    """A state of a checkpoint, with its operator, its kind and the types of its keys.
 
     Args:
         session: the session.
         checkpoint: the query's checkpoint location.
         state: the state's name; ``None`` if there is only one.
-        operator: the operator's number; ``None`` if one operator only has such a state.
+        operator: the operator's number; ``None`` if only one operator has such a state.
         version: the version of the state, N + 1 after batch N; ``None`` for the last one.
     """
 
@@ -54,7 +54,7 @@ class Target:
             self.map_key_type = T._parse_datatype_json_string(found["key_type"])
 
     def read(self, key: Any, map_key: Any, start: Any, end: Any) -> Any:
-        """What :func:`keystate.admin.lookup` gives."""
+        """The result of :func:`keystate.admin.lookup`."""
         chosen = [name for name, given in (("start", start), ("end", end)) if given is not None]
         if map_key is not None:
             chosen.append("map_key")
@@ -90,7 +90,7 @@ class Target:
 def decoded(
     found: pa.RecordBatch, kind: StateKind, value_type: T.DataType, map_key_type: T.DataType | None
 ) -> Any:
-    """What the rows of a key are in a function: a value, a list or a dictionary; or ``None``."""
+    """A key's rows in the form that a function sees: value, list or dictionary; or ``None``."""
     if not found.num_rows:
         return None
     values = codec(value_type).decode(found.column("value"))
@@ -101,10 +101,10 @@ def decoded(
 
 
 def key_stream(key_type: T.StructType, key: Any, of: str) -> str:
-    """A key as the jar takes it. A bare value stands for the only column.
+    """A key in the form that the jar takes. A bare value stands for the only column.
 
     Raises:
-        StateTypeError: it has other types; the message says of what it is the key.
+        StateTypeError: the key has other types; the message names its owner, `of`.
     """
     return _stream(key_type, key_columns(key_type, key), f"key of {of}")
 
@@ -134,10 +134,10 @@ def _stream(row_type: T.StructType, row: Any, name: str) -> str:
 
 
 def key_from_text(columns: T.StructType, text: str) -> tuple[Any, ...]:
-    """A key as it is typed: JSON, of several columns a list; one of type string may be bare.
+    """A key from typed text: JSON, a list for several columns; a bare text for one string column.
 
     Raises:
-        StateTypeError: it is no key of these columns.
+        StateTypeError: the text is no key of these columns.
     """
     if len(columns) == 1:
         return (_from_text(text, columns[0].dataType),)
@@ -146,7 +146,7 @@ def key_from_text(columns: T.StructType, text: str) -> tuple[Any, ...]:
 
 
 def map_key_from_text(target: Target, text: str | None) -> Any:
-    """A map's key likewise; ``None`` where none is given."""
+    """A map's key from typed text, JSON or a bare text; ``None`` without a text."""
     if text is None or target.map_key_type is None:
         return text
     return _from_text(text, target.map_key_type)
@@ -162,4 +162,4 @@ def _parsed(text: str) -> Any:
     try:
         return json.loads(text, parse_float=Decimal)  # a decimal keeps its digits
     except ValueError:
-        return text  # such as a date: its type tells what to make of it
+        return text  # such as a date, which is parsed by its type

@@ -1,4 +1,4 @@
-"""DataFrames that become state: their columns are checked and put in order."""
+"""Checks the columns of DataFrames that become state, and puts them in order."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from keystate.state.kinds import TIMERS, StateKind
 def spec_of(
     fn: Any, key: T.StructType, time_mode: str, max_parallelism: int | None
 ) -> OperatorSpec:
-    """What a function declares, of which keyed state and timers can be written."""
+    """A function's specification, with only the keyed states and timers, which can be written."""
     time_mode_of(time_mode, WRITTEN)
     two = isinstance(fn, (KeyedCoProcessFunction, CoMapFunction, CoFlatMapFunction))
     function_spec = two_input_plan(fn) if two else process_spec(fn)
@@ -61,7 +61,7 @@ def key_type_of(key: TypeLike) -> T.StructType:
 
 
 def empty_stream(spark: SparkSession, key: T.StructType) -> DataFrame:
-    """A stream with the key columns and no rows, of which one micro-batch can be run."""
+    """A stream with the key columns and no rows, which can run one micro-batch."""
     rows = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=1, numPartitions=1)
     names = [f"_{i}" for i in range(len(key.fields))]
     keys = [F.lit(None).cast(f.dataType).alias(name) for name, f in zip(names, key)]
@@ -75,17 +75,17 @@ def empty_stream(spark: SparkSession, key: T.StructType) -> DataFrame:
 
 
 def state_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFrame:
-    """A DataFrame with the key as a struct, then what an entry of the state has.
+    """A DataFrame with the key as a struct, then the columns of an entry of the state.
 
     Broadcast state has no key.
 
     Args:
-        df: what the user gave.
+        df: the user's DataFrame.
         spec: the state; ``None`` for timers.
         key: the key's columns.
 
     Raises:
-        DeclarationError: a column is missing, or it is no batch DataFrame.
+        DeclarationError: a column is missing, or `df` is no batch DataFrame.
         StateTypeError: a column has another type.
     """
     name = TIMERS if spec is None else spec.name
@@ -105,11 +105,11 @@ def state_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFrame:
 
 
 def rekeyed_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFrame:
-    """What :func:`state_rows` gives of rows that were given another key.
+    """The rows of :func:`state_rows`, for rows with a new key.
 
     Raises:
-        DeclarationError: also where they have the key twice. A struct of the same type may be the
-            old key, which was only kept.
+        DeclarationError: as for :func:`state_rows`, or the rows have both ``key`` and its fields:
+            a struct of the same type may be the old key.
     """
     rows = state_rows(df, spec, key)
     of_state = {"key", "position", *(column for column, _, _ in _entry_columns(spec))}
@@ -127,7 +127,7 @@ def rekeyed_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFram
 
 
 def _entry_columns(spec: StateSpec | None) -> list[tuple[str, T.DataType, str]]:
-    """Names and types; and the field of the struct in which Spark's reader gives it."""
+    """Name and type of each column, and its field in the struct that Spark's reader returns."""
     if spec is None:
         return [
             ("time_domain", T.StringType(), ""),
@@ -157,7 +157,7 @@ def _key(df: DataFrame, state: str, key: T.StructType) -> Column:
 
 
 def typed(df: DataFrame, state: str, name: str, kind: T.DataType, field: str = "") -> Column:
-    """A column of this type, taken out of a struct of one field if it is in one."""
+    """A column of this type; if it is a struct of one field, that field."""
     if name not in df.columns:
         raise DeclarationError(
             f"the rows of state '{state}' lack the column '{name}', there are {df.columns}"
@@ -174,5 +174,5 @@ def typed(df: DataFrame, state: str, name: str, kind: T.DataType, field: str = "
 
 
 def _same(a: T.DataType, b: T.DataType) -> bool:
-    """Whether two types are the same but for what can be null."""
+    """Whether two types are the same except for nullability."""
     return a.simpleString() == b.simpleString()

@@ -1,4 +1,4 @@
-"""An operator of a checkpoint that is to be written: its states, and what becomes of them."""
+"""An operator of a checkpoint before it is written: its states and their changes."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class OperatorDraft:
 
     Attributes:
         number: its number while it is edited.
-        reader: reads what it has in the checkpoint that is edited; ``None`` if it is new.
-        max_parallelism: the number of key groups; ``None`` for that of a new query.
-        time_mode: which clock it goes by.
-        specs: its states by their present names; ``None`` for timers.
-        stored: for a state that stays, the name that it has in the checkpoint.
-        rows: for a state that is written, its rows.
-        lists: its operator state, if it has some.
+        reader: reads its state from the edited checkpoint; ``None`` for a new operator.
+        max_parallelism: the number of key groups; ``None`` for the number of a new query.
+        time_mode: the time mode, which says the clock of its timers.
+        specs: its states by their current names; ``None`` for timers.
+        stored: for each kept state, its name in the checkpoint.
+        rows: for each written state, its rows.
+        lists: its operator state, if there is any.
         key: the key columns, if they are known.
-        edited: whether it is not as it was.
+        edited: whether it has changed.
         regrouped: whether its keys may go to other key groups.
         rekeyed: whether it has other key columns.
-        has_run: whether it is new, and goes on in the place of one that a query has had.
+        has_run: whether it is new, and replaces an operator of the query.
     """
 
     number: int
@@ -169,7 +169,7 @@ class OperatorDraft:
     # -- for the jar -----------------------------------------------------------------------------
 
     def written(self, session: SparkSession, number: int) -> WrittenOperator:
-        """What the jar writes.
+        """The operator in the form that the jar writes.
 
         Args:
             session: the session.
@@ -210,7 +210,7 @@ class OperatorDraft:
         )
 
     def key_type(self) -> T.StructType:
-        """The key columns, as the checkpoint tells them."""
+        """The key columns, as the checkpoint records them."""
         key = self._known_key()
         if key is None:
             raise CheckpointError(
@@ -224,7 +224,7 @@ class OperatorDraft:
         return self.key
 
     def _is_keyed(self) -> bool:
-        """Whether a key is known or needed: an operator without keyed state has none to be read."""
+        """Whether a key is known or needed; an operator without keyed state records no key."""
         return self._known_key() is not None or any(
             spec is None or spec.kind in KEYED for spec in self.specs.values()
         )
@@ -257,10 +257,10 @@ class OperatorDraft:
 
 
 def stored_operator(reader: StateReader, operator: dict[str, Any]) -> OperatorDraft:
-    """An operator of the checkpoint that is edited.
+    """An operator of the edited checkpoint.
 
     Args:
-        reader: of the checkpoint.
+        reader: reads the checkpoint.
         operator: as ``inspect`` describes it.
     """
     specs: dict[str, StateSpec | None] = {}
@@ -308,7 +308,7 @@ def new_operator(
     time_mode: str,
     max_parallelism: int | None,
 ) -> OperatorDraft:
-    """An operator that a function tells, as :func:`keystate.admin.create` takes it."""
+    """An operator that a function declares, from the arguments of :func:`keystate.admin.create`."""
     key_type = key_type_of(key)
     spec = spec_of(fn, key_type, time_mode, max_parallelism)
     known: dict[str, StateSpec | None] = {state.name: state for state in spec.states}

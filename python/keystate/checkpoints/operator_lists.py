@@ -27,12 +27,12 @@ _PARTITION, _ELEMENT = "partition_id", "list_element"
 
 
 class OperatorLists:
-    """Lists by their names, of which each subtask has a part.
+    """Lists by name; each subtask has a part of each list.
 
     Args:
-        types: of the lists that are declared, the types of their elements, as parsed JSON.
-        subtasks: what each subtask has, as the jar's ``OperatorState`` describes it; ``None`` for
-            one that has nothing.
+        types: the element types of the declared lists, as parsed JSON.
+        subtasks: each subtask's state, as the jar's ``OperatorState`` describes it; ``None`` for a
+            subtask without state.
     """
 
     def __init__(self, types: Mapping[str, Any], subtasks: list[dict[str, Any] | None]) -> None:
@@ -54,11 +54,11 @@ class OperatorLists:
 
     @property
     def names(self) -> list[str]:
-        """The lists; ``$list`` and ``$raw`` have no declared type, and are there if not empty."""
+        """The names; ``$list`` and ``$raw`` have no declared type, and count if not empty."""
         return [name for name, parts in self._parts.items() if name in self._types or any(parts)]
 
     def read(self, session: SparkSession, name: str) -> DataFrame:
-        """A list: the subtask, and an element. What has no declared type is binary."""
+        """A list's rows: subtask and element. Elements without a declared type are binary."""
         spec = self._spec(name)
         elements, partitions = [], []
         for partition, texts in enumerate(self._part(name)):
@@ -72,7 +72,7 @@ class OperatorLists:
     def replace(self, name: str, df: DataFrame) -> None:
         """Gives a list the elements of a DataFrame, which is collected.
 
-        Without a column ``partition_id`` they are dealt out evenly, in their order.
+        Without a column ``partition_id`` the elements are spread evenly, in their order.
         """
         spec = self._spec(name)
         if not isinstance(df, DataFrame) or df.isStreaming:
@@ -114,7 +114,7 @@ class OperatorLists:
             self._unions = self._unions - {name} | {to}
 
     def to_json(self) -> dict[str, Any]:
-        """What the jar writes."""
+        """The lists in the form that the jar writes."""
         subtasks = [
             json.dumps(
                 {

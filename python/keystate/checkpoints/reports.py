@@ -1,4 +1,4 @@
-"""What ``inspect``, ``verify`` and ``report`` give."""
+"""The results of ``inspect``, ``verify`` and ``report``."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from keystate._types.shown import Shown, renderer
 
 
 class Inspection(Shown, dict[str, Any]):
-    """What is in a checkpoint: a dictionary. A notebook shows it as tables and bars."""
+    """The content of a checkpoint: a dictionary. A notebook shows it as tables and bars."""
 
 
 class Findings(Shown, list[str]):
-    """What is wrong with a checkpoint: a list of messages. A notebook shows it as a list."""
+    """The problems of a checkpoint: a list of messages. A notebook shows it as a list."""
 
 
 @dataclass(frozen=True)
 class CheckpointReport:
-    """What is in a checkpoint, and what is wrong with it.
+    """The content of a checkpoint, and its problems.
 
     Attributes:
-        content: what :func:`keystate.admin.inspect` gives.
-        problems: what :func:`keystate.admin.verify` gives.
-        statistics: of the last batch: sizes of states, their growth, when timers are due; ``None``
-            if none was committed.
-        limit: how many entries an operator may have; ``None`` if that is not set.
+        content: the result of :func:`keystate.admin.inspect`.
+        problems: the result of :func:`keystate.admin.verify`.
+        statistics: sizes of states, their growth, and when timers are due, after the last batch;
+            ``None`` if none was committed.
+        limit: how many entries an operator may have; ``None`` without a limit.
     """
 
     content: dict[str, Any] = field(repr=False)

@@ -1,4 +1,4 @@
-"""How another process asks the driver of an elastic query for other partitions."""
+"""Requests of other processes that an elastic query changes its number of partitions."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from keystate.errors import CheckpointError
 
 log = logging.getLogger("keystate")
 
-#: How often who asked looks for the answer.
+#: The pause, in seconds, between two looks for the answer.
 _LOOK_SECONDS = 0.2
 
 
 class Withdrawn(Exception):
-    """Who asked does not wait any more, so nothing was done."""
+    """The requesting process no longer waits, so nothing was done."""
 
 
 class RescaledQuery(Protocol):
-    """What is asked of the query."""
+    """The methods of the query that the listener needs."""
 
     @property
     def id(self) -> str:
@@ -41,13 +41,13 @@ class RescaledQuery(Protocol):
 
 
 def ask(session: SparkSession, checkpoint: str, partitions: int, wait_seconds: float) -> int | None:
-    """Asks the driver of the query that runs on a checkpoint, and waits for its answer.
+    """Sends a request to the driver of the query on a checkpoint, and waits for the answer.
 
     Returns:
         The number of partitions before; None if no elastic query runs there.
 
     Raises:
-        CheckpointError: what the query could not be rescaled for, or
+        CheckpointError: the reason why the query was not rescaled, or
             ``[KEYSTATE_NO_RESCALE_ANSWER]``.
     """
     good_for = round(wait_seconds * 1000)
@@ -65,7 +65,7 @@ def ask(session: SparkSession, checkpoint: str, partitions: int, wait_seconds: f
             answer = wait_until(look, "the driver's answer", wait_seconds, _LOOK_SECONDS)
     finally:  # Ctrl-C withdraws it too
         bridge.call(session, "withdrawRescale", checkpoint, request)
-    # It may have been answered just before.
+    # The answer may have come just before.
     answer = answer or look()
     if answer:
         return _before(answer)
@@ -85,10 +85,10 @@ def _before(text: str) -> int:
 
 
 class RescaleListener(threading.Thread):
-    """Does what other processes ask an elastic query for, and answers them.
+    """Carries out requests of other processes for an elastic query, and answers them.
 
     Args:
-        stopping: set when it is to end; it also ends with the query.
+        stopping: set to end the thread; the thread also ends with the query.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class RescaleListener(threading.Thread):
         if not self._checkpoint:
             checkpoint = bridge.checkpoint_of(self._spark, self._query.id)
             if not checkpoint:
-                return  # it is just being changed
+                return  # a change is under way
             bridge.call(self._spark, "listenForRescales", checkpoint, True)
             self._checkpoint = checkpoint
         waiting = bridge.operation(self._spark, "waitingRescales", self._checkpoint)

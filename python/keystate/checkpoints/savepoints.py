@@ -1,4 +1,4 @@
-"""Savepoints of a checkpoint, and how a checkpoint is deleted: functions of `keystate.admin`."""
+"""Makes savepoints and deletes checkpoints: functions of `keystate.admin`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def savepoint(
     by_reference: bool = False,
     spark: SparkSession | None = None,
 ) -> int:
-    """Copies what a query goes on from, as it is after a committed batch.
+    """Copies a query's checkpoint, with the state after a committed batch.
 
-    The query may run meanwhile, in this process or another one: its clean-up leaves alone what is
-    being copied. The copy is a checkpoint in itself: start a query with it as
+    The query may run meanwhile, in this process or another one: its clean-up keeps files that are
+    being copied. The copy is a complete checkpoint: start a query with it as
     ``checkpointLocation``. It has the query's id; don't run both at the same time in one session.
-    Input that a source reads again, and what sinks wrote, is not in it.
+    It has neither the data of sources nor the output of sinks.
 
     Args:
         checkpoint: the query's checkpoint location.
@@ -30,9 +30,9 @@ def savepoint(
         version: N + 1 for the state after batch N, as long as it is kept; by default the last one
             that is committed.
         by_reference: share the state's files, which never change, instead of copying them. On one
-            local disk they get a second name (a hard link), and the copy needs nothing of the
-            original. Elsewhere the original keeps them as long as the copy is there: delete either
-            with :func:`delete` only. It can be of the newest two versions.
+            local disk the files get a second name (a hard link), and the copy does not depend on
+            the original. Elsewhere the original keeps the files as long as the copy exists: delete
+            either with :func:`delete` only. Only the newest two versions can be shared.
         spark: the session; by default the active one.
 
     Returns:
@@ -49,20 +49,20 @@ def savepoint(
 
 
 def savepoints(checkpoint: str, *, spark: SparkSession | None = None) -> list[dict[str, Any]]:
-    """The savepoints that were made of a checkpoint, in the order of what they have.
+    """The savepoints of a checkpoint, in the order of their last batches.
 
     Args:
         checkpoint: the query's checkpoint location.
         spark: the session; by default the active one.
 
     Returns:
-        For each ``savepoint`` (where it is), ``name`` (its folder's), ``batch`` (-1 if it is not
+        For each ``savepoint`` (its location), ``name`` (its folder's), ``batch`` (-1 if it is not
         known), ``time`` (when it was made, ms since the epoch), ``kind`` (``copy``, ``links`` or
-        ``references``), ``bytes`` (of its own), ``shared_bytes`` (that it has in common with the
-        checkpoint) and ``state``: ``ok``; ``unfinished``, which is being made or was cut off, and
-        :func:`delete` deletes; ``used`` once a query has gone on from it; or ``missing``, of one
-        by reference that was deleted or moved by other means, so that the checkpoint still keeps
-        its files.
+        ``references``), ``bytes`` (its own files), ``shared_bytes`` (files that it shares with the
+        checkpoint) and ``state``: ``ok``; ``unfinished`` while it is made, or if that was cut off
+        (:func:`delete` deletes it); ``used`` once a query has run on it; or ``missing`` for a
+        savepoint by reference that was deleted or moved by other means, so that the checkpoint
+        still keeps its files.
     """
     session = bridge.session_or_active(spark, "savepoints")
     found: list[dict[str, Any]] = bridge.operation(session, "savepoints", checkpoint)
@@ -76,10 +76,10 @@ def restore(
     by_reference: bool = False,
     spark: SparkSession | None = None,
 ) -> int:
-    """Makes a checkpoint of a savepoint, which stays as it is; start the query with it.
+    """Copies a savepoint to a new checkpoint, which can start the query.
 
     Args:
-        savepoint: where it is.
+        savepoint: the savepoint's location.
         checkpoint: a folder that does not exist, or is empty.
         by_reference: as for :func:`savepoint`.
         spark: the session; by default the active one.
@@ -100,17 +100,17 @@ def delete(
 ) -> int:
     """Deletes a checkpoint of a stopped query, or a savepoint.
 
-    What savepoints by reference need of it stays, until the last of these is deleted too; nobody
-    can read it meanwhile.
+    Files that savepoints by reference share stay until the last of these savepoints is deleted too;
+    the deleted checkpoint can't be read meanwhile.
 
     Args:
-        checkpoint: where it is.
-        original: only for a savepoint by reference that is gone already, by other means than this:
-            the checkpoint it was made from, which then no longer keeps its files.
+        checkpoint: the location.
+        original: only for a savepoint by reference that was deleted by other means: the checkpoint
+            that it was made from, which then no longer keeps the savepoint's files.
         spark: the session; by default the active one.
 
     Returns:
-        How many of its files stay for savepoints.
+        The number of files that stay for savepoints.
 
     Raises:
         CheckpointError: ``[KEYSTATE_NO_CHECKPOINT]``, or ``[KEYSTATE_QUERY_IS_RUNNING]`` when a
@@ -122,17 +122,16 @@ def delete(
 
 
 def moved_to(checkpoint: str, *, spark: SparkSession | None = None) -> str | None:
-    """The checkpoint that has the place of another one since a canary was promoted.
+    """The checkpoint that replaced this one when a canary was promoted.
 
-    For a driver that starts again: ``moved_to(place) or place`` is where its query goes on.
+    For a driver that starts again: its query continues at ``moved_to(place) or place``.
 
     Args:
         checkpoint: the query's checkpoint location before.
         spark: the session; by default the active one.
 
     Returns:
-        Where the query goes on, after as many promotions as there were; None if it does so in its
-        own place.
+        The location where the query continues, after all promotions; None if there was none.
     """
     session = bridge.session_or_active(spark, "moved_to")
     last = None

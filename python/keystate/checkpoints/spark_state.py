@@ -1,4 +1,4 @@
-"""Functions that go on from the state of Spark's own operators."""
+"""Functions that take over the state of Spark's own operators."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from keystate.functions import TimeDomain
 from keystate.state import TypeLike
 
 _TIMEOUT = "timeoutTimestamp"
-#: How Spark calls operators in a checkpoint that keep one state and one timeout for each key.
+#: Spark's names in a checkpoint for operators with one state and one timeout for each key.
 _WITH_TIMEOUT = ("applyInPandasWithState", "flatMapGroupsWithState")
 _TRANSFORM = "transformWithState"
-#: How Spark records a time mode.
+#: The name that Spark records for the time mode of event time.
 _SPARK_EVENT_TIME = "EventTime"
 _SPARK_NO_TIME = "NoTime"
-#: Where Spark's reader has a state's values.
+#: The columns of Spark's reader that can have a state's values.
 _VALUES = ("value", "list_element", "user_map_value")
 
 
 @dataclass(frozen=True)
 class SparkOperatorState:
-    """The state of an ``applyInPandasWithState``, a ``transformWithState`` and the like."""
+    """The state of ``applyInPandasWithState``, ``transformWithState`` and similar operators."""
 
     _session: SparkSession
     _checkpoint: str
     _operator: int
     _time_domain: str
     _clock: int  # in ms
-    #: How Spark calls the operator, and what it has recorded of it: what there is, is told by that
-    #: and not by the names of fields, which users choose.
+    #: Spark's name of the operator, and its recorded properties. Decisions depend on these, and not
+    #: on the names of fields, which users choose.
     _name: str
     _properties: Mapping[str, Any]
     #: The names of the function's key columns.
@@ -48,9 +48,9 @@ class SparkOperatorState:
     def read(self, state: str | None = None) -> DataFrame:
         """A state, with the columns that :func:`keystate.admin.create` takes.
 
-        Of a state with a time to live a value is a struct of ``value`` and ``ttlExpirationMs``.
-        What has expired is left out, by the clock of the batch that is pending, or else of the last
-        one.
+        In a state with a time to live, a value is a struct of ``value`` and ``ttlExpirationMs``.
+        Values that have expired by the clock of the pending batch, or else of the last one, are
+        left out.
 
         Args:
             state: the name of a state of ``transformWithState``, which may be left out if there is
@@ -77,7 +77,7 @@ class SparkOperatorState:
         """The timers of ``transformWithState``, or the timeouts of ``applyInPandasWithState``.
 
         Raises:
-            CheckpointError: it is another operator, which has none.
+            CheckpointError: the operator is of another kind, without timers.
         """
         if self._is_transform and self._properties.get("timeMode") != _SPARK_NO_TIME:
             df = self._load({"readRegisteredTimers": "true"})
@@ -101,13 +101,13 @@ class SparkOperatorState:
 
     @property
     def _states(self) -> list[dict[str, Any]]:
-        """What Spark has recorded of the states of ``transformWithState``."""
+        """Spark's records of the states of ``transformWithState``."""
         found = self._properties.get("stateVariables", [])
         # Others are Spark's own, such as timers.
         return [one for one in found if not one["stateName"].startswith("$")]
 
     def _chosen(self, state: str | None) -> dict[str, Any]:
-        """What Spark has recorded of a state of ``transformWithState``."""
+        """Spark's record of a state of ``transformWithState``."""
         found = [one for one in self._states if state in (None, one["stateName"])]
         if len(found) != 1:
             names = ", ".join(one["stateName"] for one in self._states) or "none"
@@ -123,7 +123,7 @@ class SparkOperatorState:
         )
 
     def _has(self, field: str, df: DataFrame) -> bool:
-        """Whether Spark's own field for this is in the state's value."""
+        """Whether the state's value has this internal field of Spark's."""
         value = df.schema["value"].dataType
         return (
             self._name in _WITH_TIMEOUT and isinstance(value, T.StructType) and field in value.names
@@ -141,7 +141,7 @@ class SparkOperatorState:
             return df
         if not set(old.names).isdisjoint(self._key):
             return df
-        # In Scala keys are values, whose columns nobody has named.
+        # In Scala, keys are values, so no user has named their columns.
         columns = (
             F.col("key").getField(name).alias(new) for name, new in zip(old.names, self._key)
         )
@@ -154,15 +154,15 @@ class Successor:
 
     Args:
         function: the function, as for :func:`keystate.admin.create`.
-        states: for each of its states what makes its rows of the old state; the others begin empty.
-            A name in the place of a function is that of an old state, whose rows are taken as they
-            are.
+        states: for each of its states, a function that makes the rows from the old state, or the
+            name of an old state, whose rows are taken unchanged. Other states begin empty.
         key: the key columns with the names and types that they have in the new query. If the old
-            key has none of these names, as that of a query in Scala, it is taken by position.
-        timers: what makes its timers, such as ``SparkOperatorState.timers``.
-        time_mode: the new operator's, which tells the domain of these timers too; with ``"auto"``
-            it is that of the query that starts with it, and timers are of the domain that Spark
-            has recorded: of ``transformWithState``, but not of ``applyInPandasWithState``.
+            key has none of these names, for example in a query in Scala, it is matched by position.
+        timers: a function that makes its timers, such as ``SparkOperatorState.timers``.
+        time_mode: the new operator's time mode, which also gives the domain of these timers. With
+            ``"auto"`` it is the mode of the query that starts with the checkpoint, and timers have
+            the domain that Spark recorded, which it does for ``transformWithState`` but not for
+            ``applyInPandasWithState``.
         max_parallelism: its number of key groups.
     """
 
@@ -198,14 +198,14 @@ def take_over(
     successors: Mapping[int, Successor],
     found: dict[str, Any],
 ) -> None:
-    """Puts functions in the places of Spark's operators.
+    """Replaces Spark's operators by functions.
 
     Args:
         session: the session.
-        editor: of the checkpoint.
-        checkpoint: one that was imported.
-        successors: by the numbers of the operators that they replace.
-        found: what ``inspect`` found in the checkpoint.
+        editor: edits the checkpoint.
+        checkpoint: the imported checkpoint.
+        successors: the functions, by the numbers of the operators that they replace.
+        found: the result of ``inspect`` for the checkpoint.
     """
     order = [one["id"] for one in found["operators"]]
     # A pending batch runs again at its own time, and finds nothing that has expired by then.

@@ -20,7 +20,7 @@ class StateReader:
 
     Args:
         session: the session.
-        found: what ``inspect`` found in the checkpoint.
+        found: the result of ``inspect`` for the checkpoint.
     """
 
     def __init__(self, session: SparkSession, found: dict[str, Any]) -> None:
@@ -31,7 +31,7 @@ class StateReader:
     def read(
         self, state: str | None, operator: int | None = None, version: int | None = None
     ) -> DataFrame:
-        """A state, as :func:`keystate.admin.read_state` tells."""
+        """A state, with the columns of :func:`keystate.admin.read_state`."""
         chosen, kind = self._choose(state, operator)
         wanted = self._version(chosen, version)
         if kind["kind"] == StateKind.OPERATOR_LIST:
@@ -68,7 +68,7 @@ class StateReader:
         )
 
     def _version(self, operator: dict[str, Any], version: int | None) -> int:
-        """A version that is kept."""
+        """The version to read, which must be kept."""
         oldest, newest = operator["oldest_version"], operator["newest_version"]
         if version is not None and not oldest <= version <= newest:
             raise CheckpointError(
@@ -94,7 +94,7 @@ class StateReader:
     def _choose(
         self, state: str | None, operator: int | None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The operator and the state that are meant."""
+        """The chosen operator and state."""
         own = [op for op in self.found["operators"] if op["keystate"]]
         states = [(op, one) for op in own for one in self._readable(op)]
         there = "; ".join(f"operator {op['id']}: {one['name']}" for op, one in states) or "none"
@@ -123,7 +123,7 @@ class StateReader:
         return fitting[0]
 
     def _readable(self, operator: dict[str, Any]) -> list[dict[str, Any]]:
-        """The states of an operator, with each list of its operator state as one of its own.
+        """The states of an operator; each list of its operator state counts as a state.
 
         Args:
             operator: as ``inspect`` describes it.
@@ -131,7 +131,7 @@ class StateReader:
         states = []
         for state in operator["states"]:
             if state["name"] == OPERATOR_STATE:
-                # Those without a declared type are told by what is there alone.
+                # Lists without a declared type are known only from the stored elements.
                 lists = self.lists(operator["id"]).names
                 states += [{"name": name, "kind": StateKind.OPERATOR_LIST} for name in lists]
             elif state["kind"] != StateKind.BROADCAST_TAG:

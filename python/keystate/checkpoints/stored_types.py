@@ -1,4 +1,4 @@
-"""Types as a checkpoint has them: JSON that others may have written."""
+"""Types in a checkpoint: JSON that others may have written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from keystate.errors import CheckpointError
 
 
 def stored_type(text: str, state: str) -> T.DataType:
-    """A type, of which PySpark does not have to run anything.
+    """A type from its JSON; PySpark runs no code of it.
 
     Raises:
         CheckpointError: the type is not one of Spark's.

@@ -1,4 +1,4 @@
-"""Starts of queries that Keystate makes: with settings of their own, and known to work."""
+"""Starts queries for Keystate with settings of their own, and checks that they work."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ ON_RESTART = "spark.keystate.rescale.onRestart"
 #: The settings with which a query gets as many partitions as its checkpoint has.
 AS_BEFORE = {ON_RESTART: "off"}
 
-#: After this many seconds without an end or a micro-batch a query is taken to run.
+#: A query that has neither ended nor run a micro-batch after these seconds counts as running.
 SURE_SECONDS = 30.0
 
-# Settings are the session's, so queries start one after the other. What starts a query here may be
-# `keystate.elastic`, which starts it here too.
+# Settings belong to the session, so queries start one after the other. The lock is reentrant: a
+# start may call `keystate.elastic`, which takes the lock too.
 _starting = threading.RLock()
 
 
 def begin(spark: SparkSession, settings: Mapping[str, str], start: Callable[[], Any]) -> Any:
-    """Starts a query with these settings, which the session has no longer than that."""
+    """Starts a query with these settings, which the session has only during the start."""
     conf = spark.conf
     with _starting:
         before = {key: conf.get(key, None) for key in settings}
         try:
             for key, value in settings.items():
                 conf.set(key, value)
-            # The settings are taken over before it returns.
+            # The query copies the settings before `start` returns.
             return start()
         finally:
             for key, old in before.items():
@@ -45,10 +45,10 @@ def begin(spark: SparkSession, settings: Mapping[str, str], start: Callable[[], 
 
 
 def begin_at(spark: SparkSession, start: Callable[[str], Any], checkpoint: str) -> Any:
-    """Starts a query on a checkpoint, with as many partitions as that has.
+    """Starts a query on a checkpoint, with the checkpoint's number of partitions.
 
     Raises:
-        ConfigurationError: it was started on another one; it is stopped.
+        ConfigurationError: the query was started on another checkpoint; it is stopped.
     """
     query = begin(spark, AS_BEFORE, lambda: start(checkpoint))
     started_on = bridge.checkpoint_of(spark, str(query.id))
@@ -72,19 +72,19 @@ def is_same(spark: SparkSession, resolved: str, place: str) -> bool:
 
 
 def make_sure(spark: SparkSession, query: Any) -> None:
-    """Returns once a query has looked at its checkpoint and not failed.
+    """Returns once a query has read its checkpoint without failure.
 
     Raises:
-        Exception: what it failed with; it is stopped.
+        Exception: the query's error; the query is stopped.
     """
     started = time.monotonic()
     try:
         while query.lastProgress is None and time.monotonic() < started + SURE_SECONDS:
-            if query.awaitTermination(0.02):  # raises what it failed with
+            if query.awaitTermination(0.02):  # raises the query's error
                 break
             if query.status["message"].startswith("Waiting"):
                 break
-        # Without rows it would not fail yet.
+        # Without rows the query would not fail yet.
         bridge.call(spark, "checkStart", str(query.id))
     except Exception:
         query.stop()

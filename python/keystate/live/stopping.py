@@ -16,21 +16,21 @@ from keystate._jvm import bridge
 
 log = logging.getLogger("keystate")
 
-# Of a call that waits: in between Python can be interrupted.
+# The length of one wait in the JVM; between two waits Python can be interrupted.
 _SLICE_MILLIS = 500
 
 
 def stop_after_batch(
     query: Any, *, timeout_seconds: float = 60.0, spark: SparkSession | None = None
 ) -> bool:
-    """Stops a query when the micro-batch that runs has ended, before the next one begins.
+    """Stops a query when the running micro-batch has ended, before the next one begins.
 
-    In real-time mode, and where another checkpoint file manager than Keystate's writes the query's
-    logs, the next one may have begun. A micro-batch that is cut off runs at the next start under
-    its id.
+    In real-time mode, and if another checkpoint file manager than Keystate's writes the query's
+    logs, the next one may have begun. A micro-batch that is cut off runs at the next start with
+    the same id.
 
     Args:
-        query: a ``StreamingQuery``, or what :func:`keystate.elastic` gave.
+        query: a ``StreamingQuery``, or a query of :func:`keystate.elastic`.
         timeout_seconds: how long to wait for the end of the micro-batch. After that it is cut off.
         spark: the session; by default the active one.
 
@@ -54,12 +54,12 @@ def stop_with_savepoint(
     by_reference: bool = False,
     spark: SparkSession | None = None,
 ) -> int:
-    """Stops a query at the end of its micro-batch, and makes a savepoint of what it has then.
+    """Stops a query at the end of its micro-batch, and makes a savepoint of its state then.
 
     Args:
-        query: a ``StreamingQuery`` that runs, or what :func:`keystate.elastic` gave.
-        path: where the savepoint is to be, as for :func:`keystate.admin.savepoint`.
-        timeout_seconds: how long to wait for the end of the micro-batch that runs. After that it is
+        query: a running ``StreamingQuery``, or a query of :func:`keystate.elastic`.
+        path: the savepoint's location, as for :func:`keystate.admin.savepoint`.
+        timeout_seconds: how long to wait for the end of the running micro-batch. After that it is
             cut off, and is not in the savepoint.
         by_reference: as for :func:`keystate.admin.savepoint`.
         spark: the session; by default the active one.
@@ -80,7 +80,7 @@ def stop_with_savepoint(
 
 
 class _Sigterm:
-    """What is to be stopped when the process is told to end."""
+    """The queries to stop when the process gets SIGTERM."""
 
     def __init__(self) -> None:
         self._queries: list[tuple[Any, float, SparkSession]] = []
@@ -118,14 +118,14 @@ def stop_on_sigterm(
 ) -> None:
     """Ends a query at the end of its micro-batch when the driver gets SIGTERM.
 
-    Then ``query.awaitTermination()`` returns, and the program goes on to its end. Both processes of
-    a driver do so, Python's and its JVM: a container manager may signal either. To be called in the
-    main thread, once for each query; it replaces the program's own handler of SIGTERM.
+    Then ``query.awaitTermination()`` returns, and the program continues to its end. Both processes
+    of a driver handle the signal, Python's and its JVM: a container manager may signal either. Call
+    this in the main thread, once for each query; it replaces the program's own handler of SIGTERM.
 
     Args:
-        query: a ``StreamingQuery``, or what :func:`keystate.elastic` gave.
-        grace_seconds: how long to wait for the end of the micro-batch that runs. After that it is
-            cut off, and runs again at the next start. Less than what the manager allows: Kubernetes
+        query: a ``StreamingQuery``, or a query of :func:`keystate.elastic`.
+        grace_seconds: how long to wait for the end of the running micro-batch. After that it is cut
+            off, and runs again at the next start. Choose less than the manager allows: Kubernetes
             and Spark's own shutdown (``spark.shutdown.timeout``) kill after 30 s.
         spark: the session; by default the active one.
 
@@ -144,15 +144,15 @@ def stop_on_sigterm(
 
 @contextmanager
 def held_after_batch(spark: SparkSession, query: Any, seconds: float) -> Iterator[bool]:
-    """While it lasts a query begins no micro-batch, where that can be.
+    """Keeps a query from beginning a micro-batch while the context lasts, where that is possible.
 
     Args:
         spark: the session.
         query: as for :func:`keystate.stop_after_batch`.
-        seconds: how long to wait for the end of the micro-batch that runs.
+        seconds: how long to wait for the end of the running micro-batch.
 
     Yields:
-        Whether that has ended.
+        Whether that micro-batch has ended.
     """
     deadline = time.monotonic() + seconds
     name = str(query.id)

@@ -1,1 +1,1 @@
-"""What a canary is made of: the fork, how the two queries are compared, and the report."""
+"""Canaries: the fork, the comparison of the two queries, and the report."""

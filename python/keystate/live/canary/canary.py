@@ -1,4 +1,4 @@
-"""Upgrades beside the old version: new code on the input of a query that runs."""
+"""Canaries: new code that runs beside the old, on the input of a running query."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from keystate.live.starts import is_same
 
 __all__ = ["Canary", "CanaryReport", "CanaryRows", "Pace", "canary"]
 
-#: How often it is looked whether the old query has committed a micro-batch, in seconds.
+#: The pause between two looks at the old query's committed micro-batches, in seconds.
 POLL_SECONDS = 0.2
 
 
 class Canary:
-    """New code beside a query that runs; :func:`canary` makes it.
+    """New code beside a running query; :func:`canary` makes it.
 
-    As a context manager it is dropped at the end.
+    Used as a context manager, it calls :meth:`drop` at the end.
     """
 
     def __init__(
@@ -44,22 +44,22 @@ class Canary:
 
     @property
     def checkpoint(self) -> str:
-        """Where the old query's checkpoint is."""
+        """The old query's checkpoint location."""
         return self._checkpoint
 
     @property
     def query(self) -> Any:
-        """The old query, or what :meth:`promote` started; None if it is not known here."""
+        """The old query, or the one that :meth:`promote` started; None if it is not known here."""
         return self._query
 
     @property
     def path(self) -> str:
-        """Where the fork is."""
+        """The fork's location."""
         return self._fork.path
 
     @property
     def batch(self) -> int:
-        """The last micro-batch that the fork has of the old query."""
+        """The old query's last micro-batch in the fork."""
         return self._batch
 
     def compare(
@@ -72,20 +72,21 @@ class Canary:
     ) -> CanaryReport:
         """Runs the new code on micro-batches of the old query, and compares.
 
-        It runs those that the old query has committed since the fork, or commits now: each with the
-        same number, input, clock and watermark. So states and rows can be compared key by key. For
-        that it is started anew for each of them. Then it runs by itself for a while, next to the
-        old query, which tells how quick both are. A second call makes a new fork.
+        The new code runs micro-batches that the old query has committed since the fork, or commits
+        now, each with the same number, input, clock and watermark. So states and rows can be
+        compared key by key. For that the new code is started again for each micro-batch. Then it
+        runs by itself for some time, next to the old query, which shows how fast both are. A second
+        call makes a new fork.
 
         Args:
-            micro_batches: how many are compared; fewer if the time is over before.
-            alone: how many micro-batches with rows it runs by itself; 0: none.
-            rows: how to read what both emitted; None: rows are not compared.
+            micro_batches: how many to compare; fewer if the time is over before.
+            alone: how many micro-batches with rows the new code runs by itself; 0: none.
+            rows: how to read the output of both; None: rows are not compared.
             timeout_seconds: how long to wait for the old query, and for the new one with each
-                micro-batch, and how long it runs by itself.
+                micro-batch, and how long the new one runs by itself.
 
         Returns:
-            What was found. What the new code fails with is in it, and not raised.
+            The report. An error of the new code is in it, and is not raised.
 
         Raises:
             ValueError: a number is not positive.
@@ -120,7 +121,7 @@ class Canary:
             if alone:
                 batch = None
                 began = self._fork.query.lastProgress.timestamp
-                # The first of them has all that the old query did meanwhile.
+                # The first micro-batch catches up with all rows that came meanwhile.
                 new = Pace.of(self._fork.run_on(alone + 1, timeout_seconds)[1:])
         except NewCodeFailed as e:
             error = str(e)
@@ -149,30 +150,31 @@ class Canary:
         to: str | None = None,
         timeout_seconds: float = 60.0,
     ) -> Any:
-        """Lets the new code go on in the place of the old.
+        """Replaces the old code by the new code.
 
-        The old query ends at the end of its micro-batch, and the new code goes on from its
-        checkpoint. It does not go on from the fork, whose micro-batches are others: so a sink that
-        knows micro-batches by their ids gets each of them once. A micro-batch that the old code has
-        begun and not committed is run by the new one. If the canary has an ``edit``, the state is
-        changed by it once more, in a copy that takes the checkpoint's place. The fork is deleted
+        The old query ends at the end of its micro-batch, and the new code continues from its
+        checkpoint. It does not continue from the fork, whose micro-batches differ: so a sink that
+        knows micro-batches by their ids gets each of them once. If the old code has begun a
+        micro-batch and not committed it, the new code runs it. If the canary has an ``edit``, it
+        changes the state once more, in a copy that replaces the checkpoint. The fork is deleted
         first.
 
-        If the new code does not start, or fails in its first micro-batch within half a minute, this
-        is undone.
+        If the new code does not start, or fails in its first micro-batch within half a minute, the
+        promotion is undone.
 
         Args:
-            start: starts the new code, on the checkpoint location that it is given, with the sink
-                of the old code, and returns its query.
-            start_old: starts the old code likewise, to undo it; None: the caller starts it again.
+            start: takes a checkpoint location, starts the new code on it with the sink of the old
+                code, and returns its query.
+            start_old: starts the old code in the same way, to undo the promotion; None: the caller
+                starts it again.
             to: with an ``edit``: a folder for the changed copy, which is the query's checkpoint
-                from then on. No query starts on the old one any more, and the error names the copy;
-                so does :func:`keystate.admin.moved_to`.
+                from then on. No query starts on the old checkpoint any more; the error names the
+                copy, and so does :func:`keystate.admin.moved_to`.
             timeout_seconds: how long to wait for the end of the old query's micro-batch. After that
-                it is cut off, and run by the new code.
+                the micro-batch is cut off, and the new code runs it.
 
         Returns:
-            What `start` returned.
+            The result of `start`.
 
         Raises:
             ValueError: `to` is missing, or is given without an ``edit``.
@@ -181,7 +183,7 @@ class Canary:
             CheckpointError: ``[KEYSTATE_QUERY_IS_RUNNING]`` when the old query runs in another
                 process: end it first; ``[KEYSTATE_CANNOT_CANARY]`` when `to` is another checkpoint;
                 as for :meth:`~keystate.admin.CheckpointEditor.write`.
-            Exception: what the new code's start failed with. :attr:`query` is the old code's then.
+            Exception: the error of the new code's start. Then :attr:`query` is the old code's.
         """
         self._check()
         if (to is None) != (self._fork.edit is None):
@@ -218,7 +220,7 @@ class Canary:
             )
 
     def _committed(self, wanted: int, seconds: float) -> int:
-        """The wanted micro-batch, or one before it, once the old query has committed it."""
+        """Waits for the wanted micro-batch; returns it, or the last one committed in time."""
 
         def is_there() -> bool:
             ended = self._query is not None and not self._query.isActive
@@ -251,25 +253,25 @@ def canary(
     version: int | None = None,
     spark: SparkSession | None = None,
 ) -> Canary:
-    """Forks a query that runs, to try new code beside it.
+    """Forks a running query, to try new code beside it.
 
-    The fork shares the files of the state where that is possible, so it is there at once whatever
-    the size of the state, and the old query goes on undisturbed. What an earlier canary left at the
-    same place, whose driver died, is deleted before.
+    The fork shares the files of the state where that is possible: it is ready at once, whatever the
+    size of the state, and does not disturb the old query. Files that an earlier canary left at the
+    same place when its driver died are deleted first.
 
     Args:
-        checkpoint_or_query: the query, or what :func:`keystate.elastic` gave, or where its
-            checkpoint is; the query may run in another process then.
-        start_new: makes the query of the new code and starts it, on the checkpoint location that
-            it is given, with a sink of its own, and returns it. It is called several times. Its
-            sources must be those of the old query, in the same order.
-        at: a folder for the fork, which does not exist or is a canary's; by default that of the
-            checkpoint with ``.canary`` behind its name. Names that begin with it are the canary's.
-        edit: is given a :class:`~keystate.admin.CheckpointEditor` to change the state as the new
-            code needs it: operators added, dropped, reordered, states renamed, and so on. All that
-            is edited is written anew, and the rest is copied.
-        version: N + 1 to fork after batch N, if that is kept; by default after the last one that is
-            committed. With an older one the new code need not wait for the old query.
+        checkpoint_or_query: the query, also one of :func:`keystate.elastic`; or its checkpoint
+            location, and then the query may run in another process.
+        start_new: takes a checkpoint location, starts the query of the new code on it, with a sink
+            of its own, and returns the query. It is called several times. Its sources must be those
+            of the old query, in the same order.
+        at: a folder for the fork, which does not exist or is a canary's; by default the checkpoint
+            location with ``.canary`` appended. Names that begin with this one are the canary's too.
+        edit: takes a :class:`~keystate.admin.CheckpointEditor` and changes the state for the new
+            code: it can add, drop and reorder operators, rename states, and so on. Edited operators
+            are written again, and the rest is copied.
+        version: N + 1 to fork after batch N, if that is kept; by default after the last committed
+            one. With an older version the new code need not wait for the old query.
         spark: the session; by default the active one.
 
     Returns:

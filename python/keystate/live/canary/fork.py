@@ -16,12 +16,12 @@ from keystate.checkpoints.editor import CheckpointEditor, write_fork
 from keystate.errors import ConfigurationError
 from keystate.live.starts import begin_at
 
-#: How often it is looked how far a query is, in seconds.
+#: The pause between two looks at a query's progress, in seconds.
 POLL_SECONDS = 0.05
 
 
 def check_mode(spark: SparkSession, query: Any, otherwise: Callable[[], None]) -> None:
-    """Raises ConfigurationError for a query in real-time mode, after this was called."""
+    """Raises ConfigurationError for a query in real-time mode, after a call of `otherwise`."""
     if bridge.call(spark, "isRealTime", str(query.id)):
         otherwise()
         raise ConfigurationError(
@@ -41,9 +41,9 @@ class Fork:
     Args:
         spark: the session.
         checkpoint: the old query's.
-        path: where the fork is to be.
+        path: the fork's location.
         start_new: starts the new code on a checkpoint.
-        edit: what the new code needs changed of the state; None: nothing.
+        edit: changes the state for the new code; None: no change.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Fork:
         self.query: Any = None
 
     def make(self, version: int | None) -> int:
-        """Makes the fork in the place of what an earlier canary left; returns its last batch."""
+        """Makes the fork, after deleting an earlier canary's; returns the fork's last batch."""
         self.drop()
         if self.edit is None:
             return self._copy(self.path, version)
@@ -78,19 +78,19 @@ class Fork:
         return batch
 
     def keep(self, first: int, last: int) -> None:
-        """Keeps the old query's state after a batch, and what those until then began with.
+        """Keeps the old query's state after batch `last`, and the logs of the batches up to it.
 
-        And which keys they forgot, for the new code's state is compared with that of the old.
+        It also keeps which keys the batches forgot, since the states of both are compared.
         """
         self._copy(f"{self.path}.old", last + 1)
         pairs = "" if self._same_keys is None else bridge.pairs(self._same_keys)
         bridge.call(self._spark, "keepBatches", self._checkpoint, self.path, first, last, pairs)
 
     def run(self, batch: int, seconds: float) -> None:
-        """Lets the new code run a batch of the old query, and no other one after it.
+        """Lets the new code run a batch of the old query, and no batch after it.
 
         Raises:
-            NewCodeFailed: it did not run it.
+            NewCodeFailed: the new code did not run the batch.
         """
         self.stop()
         bridge.call(self._spark, "beginBatch", self.path, batch)
@@ -117,16 +117,16 @@ class Fork:
         except TimeoutError:
             raise NewCodeFailed(f"it did not run micro-batch {batch} in {seconds:g} s") from None
         if not has_run():
-            # Its end and its last progress come at the same time.
+            # The query's end and its last progress come at the same time.
             time.sleep(POLL_SECONDS)
             if not has_run():
                 self._raise_error(f"it ended before it had run micro-batch {batch}")
 
     def run_on(self, batches: int, seconds: float) -> list[Any]:
-        """Lets the new code run batches of its own; returns the progress of those with rows.
+        """Lets the new code run its own batches; returns the progress of those with rows.
 
         Raises:
-            NewCodeFailed: it failed.
+            NewCodeFailed: the new code failed.
         """
         bridge.call(self._spark, "limitBatches", self.path, None)
         before = self.query.lastProgress.batchId
@@ -150,7 +150,7 @@ class Fork:
         return found
 
     def diff(self) -> list[dict[str, Any]]:
-        """How the states of both differ, after the batch that :meth:`keep` was told of."""
+        """The differences of both queries' states after the last batch of :meth:`keep`."""
         old = f"{self.path}.old"
         if self._origins is None:
             return admin.diff(old, self.path, spark=self._spark)
@@ -166,7 +166,7 @@ class Fork:
         bridge.call(self._spark, "limitBatches", self.path, None)
 
     def drop(self) -> None:
-        """Ends the query, and deletes the fork and all that belongs to it."""
+        """Ends the query, and deletes the fork and all its files."""
         self.stop()
         for path in (self.path, f"{self.path}.old", f"{self.path}.draft"):
             bridge.call(self._spark, "deleteFork", path)

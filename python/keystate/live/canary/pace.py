@@ -1,4 +1,4 @@
-"""How quick a query is, and what its state takes, by its progress."""
+"""The speed of a query and the size of its state, from its progress."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Pace:
-    """How a query fared over some micro-batches that had rows.
+    """The speed of a query over some micro-batches with rows, and the size of its state.
 
     Attributes:
-        batches: how many.
-        rows: how many rows they had.
-        rows_per_second: in the time that they took; waiting for rows does not count.
-        median_seconds: how long a micro-batch took, in the median.
-        max_seconds: how long the longest took.
-        state_rows: how many entries all states had after the last one.
-        state_bytes: how much memory the state took then.
+        batches: the number of micro-batches.
+        rows: the number of their rows.
+        rows_per_second: rows per second of the micro-batches; waiting for rows does not count.
+        median_seconds: the median duration of a micro-batch.
+        max_seconds: the longest duration of a micro-batch.
+        state_rows: the entries of all states after the last micro-batch.
+        state_bytes: the memory of the state then.
     """
 
     batches: int
@@ -32,7 +32,7 @@ class Pace:
 
     @classmethod
     def of(cls, progress: Sequence[Any]) -> Pace | None:
-        """Of these micro-batches; None if none had rows."""
+        """The pace of these micro-batches; None if none had rows."""
         with_rows = [one for one in progress if one.numInputRows]
         if not with_rows:
             return None

@@ -1,4 +1,4 @@
-"""New code in the place of the old, on the old code's checkpoint."""
+"""Replaces old code by new code on the old code's checkpoint."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ log = logging.getLogger("keystate")
 
 
 class Promotion:
-    """Its steps, each of which may be the last one that is done: then another start goes on.
+    """The steps of a promotion; if it is cut off after any step, another start continues it.
 
     Args:
         spark: the session.
-        checkpoint: the old code's.
-        edit: what the new code needs changed of the state; None: nothing.
-        to: where the changed copy is to be; None if there is none.
+        checkpoint: the old code's checkpoint location.
+        edit: changes the state for the new code; None: no change.
+        to: the location of the changed copy; None if there is none.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Promotion:
         return query
 
     def _move(self, edit: Callable[[CheckpointEditor], Any], to: str) -> None:
-        """Puts a changed copy in the place of the checkpoint, unless it is there already."""
+        """Replaces the checkpoint by a changed copy, unless that was done already."""
         if self._has_moved(to):
             return
         bridge.call(self._spark, "beginPromotion", self._checkpoint, to)
@@ -78,9 +78,10 @@ class Promotion:
         return is_same(self._spark, moved, to)
 
     def may_go_back(self) -> bool:
-        """Puts the old checkpoint in its place again, for the old code to start.
+        """Puts the old checkpoint back in its place, so that the old code can start.
 
-        False if that runs still, or if the new code has committed a micro-batch to the copy.
+        False if the old code still runs, or if the new code has committed a micro-batch to the
+        copy.
         """
         if not self._is_stopped:
             return False
@@ -90,7 +91,7 @@ class Promotion:
         return undone
 
     def _exchange(self, method: str) -> Any:
-        """Puts the copy in the place of the checkpoint, or the checkpoint in its place again."""
+        """Replaces the checkpoint by the copy, or the copy by the checkpoint again."""
         same_keys = bridge.pairs(self._same_keys)
         return bridge.call(self._spark, method, self._checkpoint, self._to, self._batch, same_keys)
 

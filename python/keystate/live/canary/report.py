@@ -1,4 +1,4 @@
-"""What a canary found."""
+"""The report of a canary."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from keystate.live.canary.pace import Pace
 
 @dataclass(frozen=True)
 class CanaryReport(Shown):
-    """How new code did on the same micro-batches as the old code.
+    """Compares new code with the old code on the same micro-batches.
 
-    Printed it is tables; a notebook shows it as a page.
+    Printed, it is tables; a notebook shows it as a page.
 
     Attributes:
-        checkpoint: the old query's.
+        checkpoint: the old query's checkpoint location.
         first_batch: the first micro-batch that both ran with the same input and clock.
-        last_batch: the last one of them.
-        states: how the states of both differ after it, as :func:`keystate.admin.diff` tells it;
-            empty if they could not be compared.
-        states_error: why not; None if they were.
-        rows: how what both emitted in these micro-batches differs, if there was a way to read it:
+        last_batch: the last such micro-batch.
+        states: the differences of both queries' states after `last_batch`, in the form of
+            :func:`keystate.admin.diff`; empty if the states could not be compared.
+        states_error: why the states could not be compared; None if they were.
+        rows: the differences of both queries' output in these micro-batches, if it could be read:
             the numbers of rows ``old`` and ``new``; the numbers of keys whose rows are the
             ``same``, ``changed``, ``added`` and ``removed``; and ``examples`` that differ.
-        error: what the new code failed with; None if it did not.
-        failed_batch: the micro-batch that it failed in, as far as it is known.
-        old: how quick the old query was while the new one ran by itself; None if its progress is
-            not known here.
-        new: how quick the new one was then; None if it did not run so.
+        error: the error of the new code; None if it did not fail.
+        failed_batch: the micro-batch in which the new code failed, if it is known.
+        old: the pace of the old query while the new one ran by itself; None if its progress is not
+            known here.
+        new: the pace of the new query then; None if it did not run by itself.
     """
 
     checkpoint: str
@@ -47,7 +47,7 @@ class CanaryReport(Shown):
 
     @property
     def agrees(self) -> bool:
-        """Whether the new code did not fail, and all that was compared is the same."""
+        """Whether the new code did not fail, and all compared states and rows are the same."""
         if self.error is not None or self.states_error is not None:
             return False
         counts = [*self.states, *([] if self.rows is None else [self.rows])]

@@ -1,4 +1,4 @@
-"""Comparing what two queries emitted, by key."""
+"""Compares the output of two queries, by key."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pyspark.sql import functions as F
 from keystate._types.ddl import quoted
 from keystate._types.sql_json import EXACT_JSON
 
-#: So many keys that differ are shown.
+#: The number of differing keys that are shown.
 EXAMPLES = 5
 
 
 @dataclass(frozen=True)
 class CanaryRows:
-    """How to read what both queries emitted.
+    """How to read the output of both queries.
 
     Attributes:
-        old: is called with the numbers of the first and the last micro-batch; returns the rows that
-            these gave to the old query's sink, as a batch DataFrame.
-        new: the same of the new query's sink, with the same columns, in any order.
-        key: the columns by which rows are compared: of each key there must be the same rows, as
-            often, in any order.
+        old: takes the numbers of the first and the last micro-batch; returns their rows in the old
+            query's sink, as a batch DataFrame.
+        new: the same for the new query's sink, with the same columns, in any order.
+        key: the columns by which rows are compared: both must have the same rows for each key, the
+            same number of times, in any order.
     """
 
     old: Callable[[int, int], DataFrame]

@@ -15,7 +15,7 @@ log = logging.getLogger("keystate")
 
 
 class ScaledQuery(Protocol):
-    """What is asked of the query."""
+    """The methods of the query that the autoscaler needs."""
 
     @property
     def id(self) -> str:
@@ -31,10 +31,10 @@ class ScaledQuery(Protocol):
 
 
 class Autoscaler(threading.Thread):
-    """Looks at a query's progress, and tells it when its policy wants other partitions.
+    """Watches a query's progress, and rescales the query when its policy wants other partitions.
 
     Args:
-        stopping: set when it is to end; it also ends with the query.
+        stopping: set to end the thread; the thread also ends with the query.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Autoscaler(threading.Thread):
                 if self._follow(changed):
                     changed = time.time()
             except Exception:
-                # The query goes on, or has an error of its own to tell.
+                # The query continues, or reports an error of its own.
                 log.warning("The partitions of %s stay as they are", self._query.id, exc_info=True)
                 changed = time.time()
 
     def _follow(self, changed: float | None) -> bool:
-        """Looks once; whether the policy wanted a change."""
+        """Looks at the progress once; returns whether the policy wanted a change."""
         for progress in self._query._of_this_start():
             if progress.timestamp > self._seen and progress.stateOperators:
                 self._seen = progress.timestamp
@@ -89,7 +89,7 @@ class Autoscaler(threading.Thread):
         return True
 
     def _most_partitions(self) -> int:
-        """How many there may be without a bound: as many as the executors have cores."""
+        """The most partitions if the policy sets no bound: the number of the executors' cores."""
         if self._policy.max_partitions is not None:
             return self._policy.max_partitions
         return int(self._spark.sparkContext.defaultParallelism)

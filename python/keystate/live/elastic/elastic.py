@@ -22,10 +22,10 @@ from keystate.live.stopping import held_after_batch, stop_with_savepoint
 
 log = logging.getLogger("keystate")
 
-#: How long a query that has failed waits until who asked for a change has been told.
+#: How long a failed query waits until the process that asked for a change has the answer.
 _TELL_SECONDS = 10.0
 
-#: A look for requests asks the checkpoint's store, one at the progress does not.
+#: The number of polls for each look for requests, which reads the checkpoint's store.
 POLLS_FOR_REQUESTS = 5
 
 
@@ -34,13 +34,13 @@ class Rescale:
     """A change of a query's partitions.
 
     Attributes:
-        before: how many there were.
-        after: how many there should be.
-        reason: why.
-        batch_id: the last micro-batch before it; None if there was none.
-        seconds: from when the query was told to stop until it had started again; None of a change
-            that was only reported.
-        error: why it was undone; None if it was not.
+        before: the number of partitions before.
+        after: the wanted number of partitions.
+        reason: why the partitions change.
+        batch_id: the last micro-batch before the change; None if there was none.
+        seconds: the time from the request to stop until the query had started again; None for a
+            change that was only reported.
+        error: why the change was undone; None if it was not.
     """
 
     before: int
@@ -54,8 +54,8 @@ class Rescale:
 class ElasticQuery:
     """A streaming query that can change its partitions; :func:`elastic` makes it.
 
-    It has the methods of Spark's ``StreamingQuery``. A change ends the query behind it and starts
-    another one on its checkpoint, so ``runId`` changes and ``id`` does not.
+    It has the methods of Spark's ``StreamingQuery``. A change ends Spark's query and starts another
+    one on the same checkpoint, so ``runId`` changes and ``id`` does not.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ElasticQuery:
         self._earlier: list[Any] = []
         self._known: int | None = None
         self._changing = False
-        # What a change has ended it with: the query behind it was only stopped.
+        # The error of a change that ended it: Spark's query was only stopped, and has no error.
         self._failed: Exception | None = None
         self._query = self._begin(None)
         self._scaler: Autoscaler | None = None
@@ -87,11 +87,11 @@ class ElasticQuery:
         )
         self._listener.start()
 
-    # What it has besides a StreamingQuery.
+    # Members that a StreamingQuery does not have.
 
     @property
     def partitions(self) -> int | None:
-        """How many partitions its state has; None before the first micro-batch has told."""
+        """The number of the state's partitions; None before the first micro-batch has ended."""
         if self._known is None:
             progress = self._query.lastProgress
             if progress is not None and progress.stateOperators:
@@ -100,7 +100,7 @@ class ElasticQuery:
 
     @property
     def rescales(self) -> list[Rescale]:
-        """What was changed, or with ``dry_run`` would have been; the oldest first."""
+        """All changes, or with ``dry_run`` the wanted changes; the oldest first."""
         return list(self._rescales)
 
     def rescale(self, partitions: int, *, timeout_seconds: float = 60.0) -> Rescale:
@@ -109,32 +109,33 @@ class ElasticQuery:
         If the query does not start with the new number, it is started with the old one.
 
         Args:
-            partitions: how many it gets, from 1 to the operators' max parallelism.
-            timeout_seconds: how long to wait for the end of the micro-batch that runs. After that
+            partitions: the new number, from 1 to the operators' max parallelism.
+            timeout_seconds: how long to wait for the end of the running micro-batch. After that
                 it is cut off, and runs again with the new number.
 
         Returns:
-            What was done.
+            The change.
 
         Raises:
             ValueError: the number is not positive.
-            ConfigurationError: ``[KEYSTATE_QUERY_HAS_ENDED]``: it had ended, or it ends now, for it
-                starts with the old number neither, or did not stop in time.
-            Exception: what the new start failed with; the query goes on with the old number.
+            ConfigurationError: ``[KEYSTATE_QUERY_HAS_ENDED]``: the query had ended; or it ends now,
+                because it did not start with the old number either, or did not stop in time.
+            Exception: the error of the new start; the query continues with the old number.
         """
         if partitions < 1:
             raise ValueError(f"the number of partitions must be at least 1, got {partitions}")
         return self._change(partitions, "asked for", timeout_seconds)
 
     def forget(self, key: Any, *, operator: int | None = None) -> dict[str, Any]:
-        """Lets it forget a key with one of its next micro-batches: :func:`keystate.admin.forget`.
+        """Lets the query forget a key; see :func:`keystate.admin.forget`.
 
         Args:
             key: as for :func:`keystate.admin.lookup`.
             operator: the operator's number; by default all operators that have state by key.
 
         Returns:
-            ``request``, its id, and ``operators``, the numbers of those that forget the key.
+            ``request``, the request's id, and ``operators``, the numbers of the operators that
+            forget the key.
 
         Raises:
             ConfigurationError: ``[KEYSTATE_QUERY_HAS_ENDED]``.
@@ -143,27 +144,27 @@ class ElasticQuery:
         with self._changes:
             return admin.forget(self, key=key, operator=operator, spark=self._spark)
 
-    # What a StreamingQuery has.
+    # Members of a StreamingQuery.
 
     @property
     def id(self) -> str:
-        """What all starts from its checkpoint have in common."""
+        """The query's id, the same after each start from its checkpoint."""
         return str(self._query.id)
 
     @property
     def runId(self) -> str:
-        """Tells its starts apart: another one after each change."""
+        """The id of this start; a new one after each change."""
         return str(self._query.runId)
 
     @property
     def name(self) -> str | None:
-        """Its name, if it was given one."""
+        """The query's name; None without one."""
         name: str | None = self._query.name
         return name
 
     @property
     def isActive(self) -> bool:
-        """Whether it runs; a change does not end it."""
+        """Whether the query runs; it also counts as running during a change."""
         query = self._query
         if query.isActive or self._changing:
             return True
@@ -172,24 +173,24 @@ class ElasticQuery:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What it does right now."""
+        """The query's current status."""
         status: dict[str, Any] = self._query.status
         return status
 
     @property
     def recentProgress(self) -> list[Any]:
-        """The last hundred micro-batches, those before changes too."""
+        """The progress of the last hundred micro-batches, also from before changes."""
         return [*self._earlier, *self._query.recentProgress][-100:]
 
     @property
     def lastProgress(self) -> Any:
-        """The last micro-batch; None before the first one has ended."""
+        """The progress of the last micro-batch; None before the first one has ended."""
         return next(reversed(self.recentProgress), None)
 
     def exception(self) -> Any:
-        """Why it ended; None if it runs or was stopped.
+        """The error that ended the query; None if it runs or was stopped.
 
-        A change that could neither be made nor undone has a ``ConfigurationError``.
+        It is a ``ConfigurationError`` after a change that could neither be made nor undone.
         """
         with self._changes:
             if self._query.isActive:
@@ -201,7 +202,7 @@ class ElasticQuery:
         self._query.explain(extended)
 
     def processAllAvailable(self) -> None:
-        """Waits until all that the source has is processed. For tests."""
+        """Waits until all available rows of the sources are processed. For tests."""
         while True:
             query = self._query
             query.processAllAvailable()
@@ -210,17 +211,17 @@ class ElasticQuery:
                     return
 
     def awaitTermination(self, timeout: float | None = None) -> bool | None:
-        """Waits until it ends.
+        """Waits until the query ends.
 
         Args:
-            timeout: for how many seconds; None: for ever.
+            timeout: the longest wait in seconds; None: no limit.
 
         Returns:
-            With a timeout, whether it has ended.
+            With a timeout, whether the query has ended.
 
         Raises:
-            StreamingQueryException: it ended with an error.
-            ConfigurationError: ``[KEYSTATE_QUERY_HAS_ENDED]``: a change ended it, see
+            StreamingQueryException: the query ended with an error.
+            ConfigurationError: ``[KEYSTATE_QUERY_HAS_ENDED]``: a change ended the query, see
                 :meth:`rescale`.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -228,7 +229,7 @@ class ElasticQuery:
             query = self._query
             left = 1.0 if deadline is None else min(1.0, max(deadline - time.monotonic(), 0.001))
             if query.awaitTermination(left):
-                # Ended for a change? Then there is another one when the change is done.
+                # If it ended for a change, another one runs when the change is done.
                 wait = -1 if deadline is None else max(deadline - time.monotonic(), 0)
                 if self._changes.acquire(timeout=wait):
                     try:
@@ -244,7 +245,7 @@ class ElasticQuery:
                 return False
 
     def stop(self) -> None:
-        """Ends it; its checkpoint keeps the number of partitions that it has."""
+        """Ends the query; its checkpoint keeps the current number of partitions."""
         self._stopping.set()
         with self._changes:
             self._query.stop()
@@ -255,8 +256,8 @@ class ElasticQuery:
     def stop_with_savepoint(
         self, path: str, *, timeout_seconds: float = 60.0, by_reference: bool = False
     ) -> int:
-        """Ends it, and makes a savepoint; see :func:`keystate.stop_with_savepoint`."""
-        with self._changes:  # a change that has begun is done first, and none comes after it
+        """Ends the query, and makes a savepoint; see :func:`keystate.stop_with_savepoint`."""
+        with self._changes:  # waits for a running change; no change starts after it
             self._stopping.set()
         return stop_with_savepoint(
             self,
@@ -266,15 +267,15 @@ class ElasticQuery:
             spark=self._spark,
         )
 
-    # How it changes.
+    # Changes of partitions.
 
     def _of_this_start(self) -> list[Any]:
-        """The last micro-batches since the last change."""
+        """The progress of the last micro-batches, only those since the last change."""
         progress: list[Any] = self._query.recentProgress
         return progress
 
     def _scale(self, load: Load, wanted: int, reason: str, timeout_seconds: float) -> None:
-        """Does what the policy wants, or only tells of it."""
+        """Makes the change that the policy wants, or with ``dry_run`` only reports it."""
         if self._dry_run:
             batch = self.lastProgress.batchId
             self._rescales.append(Rescale(load.partitions, wanted, reason, batch))
@@ -290,10 +291,10 @@ class ElasticQuery:
         return begin(self._spark, settings, self._start)
 
     def _rescale_if(self, partitions: int, is_wanted: Callable[[], bool]) -> Rescale:
-        """Changes the partitions if that is still wanted when a micro-batch has ended.
+        """Changes the partitions if the change is still wanted when a micro-batch has ended.
 
         Raises:
-            Withdrawn: it is not.
+            Withdrawn: the change is not wanted any more.
         """
         return self._change(partitions, "asked for", 60.0, is_wanted)
 
@@ -364,7 +365,7 @@ class ElasticQuery:
             return done
 
     def _start_again(self, before: int, partitions: int) -> tuple[Exception | None, float]:
-        """Starts it, and if it fails as it was before; what it failed with, and when it started."""
+        """Starts the query, or on failure with `before`; returns the error and the start's time."""
         try:
             self._query, started = self._running(partitions)
             self._known = partitions
@@ -383,7 +384,7 @@ class ElasticQuery:
         return error, time.monotonic()
 
     def _fail(self, reason: str) -> Exception:
-        """The error with which it ends: the query behind it was only stopped."""
+        """Sets the error that ends the query, since Spark's query was only stopped; returns it."""
         self._failed = ConfigurationError(
             f"the query has ended: {reason}. Start it again",
             code="KEYSTATE_QUERY_HAS_ENDED",
@@ -392,12 +393,12 @@ class ElasticQuery:
         return self._failed
 
     def _end_listener(self) -> None:
-        """Who asked for the change is told, before this process may end."""
+        """Lets the listener answer the request for the change, before this process may end."""
         if self._listener is not threading.current_thread():
             self._listener.join(_TELL_SECONDS)
 
     def _running(self, partitions: int) -> tuple[Any, float]:
-        """The query, once it has looked at its checkpoint and not failed; and when it started."""
+        """The query, once it has read its checkpoint without failure; and when it started."""
         query = self._begin(partitions)
         started = time.monotonic()
         make_sure(self._spark, query)
@@ -416,23 +417,23 @@ def elastic(
     dry_run: bool = False,
     poll_seconds: float = 1.0,
 ) -> ElasticQuery:
-    """Starts a query whose partitions change while it runs: when asked, and by a policy.
+    """Starts a query whose partitions change while it runs: on request, and by a policy.
 
     Args:
         start: makes the query and starts it, as ``lambda: writer.start()`` does. It is called at
-            each change, on a thread of its own if a policy asks for it. It should leave
-            ``spark.sql.shuffle.partitions`` alone.
-        policy: when the query changes by itself; None: only :meth:`ElasticQuery.rescale` changes
-            it.
+            each change, on a thread of its own if a policy asks for the change. It should not set
+            ``spark.sql.shuffle.partitions``.
+        policy: says when the query changes by itself; None: only :meth:`ElasticQuery.rescale`
+            changes it.
         spark: the session; by default the active one.
-        dry_run: what the policy wants is only told, in the log and in
+        dry_run: changes that the policy wants are only reported, in the log and in
             :attr:`ElasticQuery.rescales`.
-        poll_seconds: how often the policy looks at the query's progress. Each fifth time also
-            whether another process asks for other partitions (:func:`keystate.admin.rescale`).
+        poll_seconds: how often the policy looks at the query's progress. Each fifth time the query
+            also looks for requests of other processes (:func:`keystate.admin.rescale`).
 
     Returns:
-        The query. The first start takes as many partitions as the checkpoint has, and for a new one
-        as many as ``spark.sql.shuffle.partitions`` says.
+        The query. The first start takes as many partitions as the checkpoint has; for a new
+        checkpoint as many as ``spark.sql.shuffle.partitions`` says.
 
     Raises:
         ConfigurationError: there is no active session, or it is a Spark Connect session and the

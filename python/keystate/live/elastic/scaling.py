@@ -1,4 +1,4 @@
-"""When a running query gets other partitions: what :func:`keystate.elastic` decides by."""
+"""The policy by which :func:`keystate.elastic` changes the partitions of a running query."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from keystate.errors import ConfigurationError
 
 def began_at(progress: Any) -> datetime.datetime:
     """When the micro-batch of a progress began."""
-    # Until 3.11 Python does not know the letter.
+    # Python before 3.11 does not parse the Z.
     return datetime.datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00"))
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a micro-batch tells of a query's load.
+    """A query's load, measured in one micro-batch.
 
     Attributes:
-        at: when it ended, in seconds of any clock.
+        at: when the micro-batch ended, in seconds of any clock.
         seconds: how long it took.
-        rows: how many rows it had.
-        rows_behind: how many rows its source had then that no micro-batch had taken; None if the
-            source does not tell.
-        partitions: how many partitions of state it had.
+        rows: the number of its rows.
+        rows_behind: the number of rows that then waited in the source; None if the source does not
+            report it.
+        partitions: the number of the state's partitions.
     """
 
     at: float
@@ -39,10 +39,10 @@ class Load:
 
     @staticmethod
     def of(progress: Any) -> Load:
-        """What a query's progress says.
+        """The load from a query's progress.
 
         Args:
-            progress: of a query with a stateful operator.
+            progress: the progress of a query with a stateful operator.
         """
         seconds = progress.batchDuration / 1000
         told = [_rows_between(one.endOffset, one.latestOffset) for one in progress.sources]
@@ -57,11 +57,11 @@ class Load:
 
     @property
     def began(self) -> float:
-        """When it began, in seconds of the same clock."""
+        """When the micro-batch began, in seconds of the same clock."""
         return self.at - self.seconds
 
     def seconds_to_catch_up(self) -> float:
-        """How long all rows that are there would take: the micro-batch's, and those behind."""
+        """The time for all rows at this speed: those of the micro-batch, and the waiting ones."""
         if not self.rows:
             return 0.0
         return self.seconds * (1 + (self.rows_behind or 0) / self.rows)
@@ -69,23 +69,22 @@ class Load:
 
 @dataclass(frozen=True)
 class ScalingPolicy:
-    """How many partitions a query should have, by how long its micro-batches take.
+    """Chooses a query's number of partitions from the duration of its micro-batches.
 
-    A query grows when some micro-batches in a row each take longer than the target, with what waits
-    in the source; by as much as it lacks, at most to twice the partitions. Fewer are enough if they
-    took as long as all of them should. It shrinks when each takes less than a share of the target,
-    at most to half. As that share is below a half, a query that
-    shrank does not have to grow for it, nor the other way round. After a change nothing is decided
-    for a while.
+    A query grows when several micro-batches in a row, with the rows that wait in the source, each
+    take longer than the target. It grows in proportion to the lack, at most to twice the
+    partitions. Fewer micro-batches are enough if together they took as long as all of them should.
+    A query shrinks when each takes less than a share of the target, at most to half the partitions.
+    This share is below a half, so that a query does not have to grow because it shrank, nor shrink
+    because it grew. For some time after a change the policy decides nothing.
 
     Attributes:
         target_seconds: how long a micro-batch may take.
-        min_partitions: no fewer than these.
-        max_partitions: no more than these; None: as many as the application has cores.
-        shrink_below: which share of the target is so little that the query shrinks, between 0 and
-            0.5.
-        micro_batches: how many in a row must say the same.
-        cool_down_seconds: how long nothing is decided after a change.
+        min_partitions: the least number of partitions.
+        max_partitions: the greatest number of partitions; None: the application's number of cores.
+        shrink_below: the share of the target below which the query shrinks, between 0 and 0.5.
+        micro_batches: how many micro-batches in a row must agree.
+        cool_down_seconds: how long the policy decides nothing after a change.
     """
 
     target_seconds: float = 10.0
@@ -117,12 +116,12 @@ class ScalingPolicy:
             raise ConfigurationError(problem, code="KEYSTATE_BAD_SETTING")
 
     def wanted(self, loads: Sequence[Load], changed_at: float | None, cores: int) -> int:
-        """How many partitions the query should have.
+        """The number of partitions that the query should have.
 
         Args:
-            loads: of its micro-batches, the newest last; at least one.
-            changed_at: when it last changed, by the same clock; None if it did not.
-            cores: how many the application has.
+            loads: the loads of its micro-batches, the newest last; at least one.
+            changed_at: when the query last changed, by the same clock; None if it did not.
+            cores: the application's number of cores.
         """
         now = loads[-1].partitions
         most = max(self.max_partitions or cores, self.min_partitions)
@@ -133,16 +132,16 @@ class ScalingPolicy:
             changed_at = -math.inf
         if loads[-1].at < changed_at + self.cool_down_seconds:
             return now
-        # One that began before the change tells nothing of the time after it.
+        # A micro-batch that began before the change says nothing about the time after it.
         counted = [one for one in loads if one.partitions == now and one.began >= changed_at]
         needed = [one.seconds_to_catch_up() / self.target_seconds for one in counted]
         short = self.shrink_below * self.target_seconds
-        # More partitions don't help a short micro-batch, whatever waits: its source gives no more.
+        # More partitions don't help a short micro-batch: its source limits the rows it gives.
         lacks = [need > 1 and one.seconds > short for need, one in zip(needed, counted)]
         if least := self._steady(counted, lacks):
             return min(math.ceil(now * min(*needed[-least:], 2.0)), most)
         if least := self._steady(counted, [need < self.shrink_below for need in needed]):
-            # So that it takes six tenths of the target then.
+            # With this number a micro-batch takes six tenths of the target.
             fewer = math.ceil(now * max(*needed[-least:], 0.0) / 0.6)
             return max(fewer, math.ceil(now / 2), self.min_partitions)
         return now
@@ -150,7 +149,7 @@ class ScalingPolicy:
     def _steady(self, loads: Sequence[Load], holds: Sequence[bool]) -> int:
         """For how many of the newest micro-batches something holds; 0 if they are too few.
 
-        Few that took as long as they should all have taken are enough.
+        Fewer are enough if together they took as long as all of them should.
         """
         count = 0
         while count < len(holds) and holds[-1 - count]:
@@ -161,9 +160,9 @@ class ScalingPolicy:
 
 
 def _rows_between(end: str | None, latest: str | None) -> int | None:
-    """How many rows there are from one offset to another; None if they are not as Kafka's.
+    """The number of rows between two offsets; None if they are not in the form of Kafka's.
 
-    Those are numbers by topic and partition.
+    Kafka's offsets are numbers by topic and partition.
     """
     try:
         taken, there = json.loads(end or ""), json.loads(latest or "")

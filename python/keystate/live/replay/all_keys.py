@@ -1,4 +1,4 @@
-"""What a replay of all keys of a batch gives."""
+"""The result of a replay of all keys of a batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from keystate.live.replay.steps import (
 
 
 class Replays(Shown, Mapping[Any, Replay]):
-    """Micro-batches that have run again for all their keys: by key what happened.
+    """Micro-batches that have run again for all their keys: the replay of each key.
 
     It prints, and shows itself in a notebook: a line for each key.
 
@@ -49,11 +49,11 @@ class Replays(Shown, Mapping[Any, Replay]):
 
     @property
     def differences(self) -> dict[Any, list[Difference]]:
-        """What is not as in the checkpoint, of each key of which something is not."""
+        """The differences from the checkpoint, for each key that has some."""
         return {key: one.differences for key, one in self.items() if not one.same}
 
     def verdict(self) -> str:
-        """Whether the function gives what it gave, in a line or several."""
+        """Whether the function gives the same as before, in one or several lines."""
         calls = list(dict.fromkeys(call for one in self.values() for call in one.unrecorded))
         return "\n".join([self._compared(), *told_of_unrecorded(calls)])
 

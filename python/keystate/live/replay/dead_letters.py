@@ -1,4 +1,4 @@
-"""Rows of dead letters that come again, corrected."""
+"""Feeds corrected rows of dead letters into a query again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def with_replays(df: DataFrame, folder: str) -> DataFrame:
             operator and checkpoint.
 
     Raises:
-        DeclarationError: it is no stream, or has a watermark already.
+        DeclarationError: `df` is no stream, or has a watermark already.
     """
     if not df.isStreaming:
         raise DeclarationError("with_replays() needs a stream")
@@ -34,7 +34,7 @@ def with_replays(df: DataFrame, folder: str) -> DataFrame:
                 "with_replays() comes before withWatermark(): both inputs have one watermark then"
             )
     spark, schema = df.sparkSession, _schema(df.schema)
-    # Mode ignore: a folder that is there is left as it is.
+    # Mode ignore: an existing folder is not changed.
     spark.createDataFrame([], schema).write.mode("ignore").parquet(folder)
     replayed = spark.readStream.schema(schema).parquet(folder)
     return df.unionByName(replayed.select(*(F.col(f"row.`{name}`") for name in df.columns)))
@@ -44,19 +44,20 @@ def replay_dead_letters(letters: DataFrame, folder: str) -> int:
     """Puts the rows of dead letters into a folder, from which :func:`with_replays` takes them.
 
     A letter whose row is there already is left out. So this can be called again with the same
-    letters, after a failure or with more of them, but not twice at the same time. A letter is told
-    by its ``id``, which comes from its row; with an ``id`` that does not, by ``id`` and row.
+    letters, after a failure or with more of them, but not twice at the same time. A letter is
+    identified by its ``id``, if the id depends on its row; otherwise by ``id`` and row.
 
     Args:
         letters: a batch DataFrame with the ``id`` of each letter and, as a struct of the input's
-            columns, its ``row`` as it should have been.
-        folder: the one that the query reads.
+            columns, its corrected ``row``.
+        folder: the folder that the query reads.
 
     Returns:
-        How many rows were put there.
+        The number of rows put there.
 
     Raises:
-        DeclarationError: it has not these columns, or other columns than the query's rows.
+        DeclarationError: `letters` lacks these columns, or its rows have other columns than the
+            query's.
     """
     spark = letters.sparkSession
     there = spark.read.parquet(folder)
@@ -86,12 +87,12 @@ def replay_dead_letters(letters: DataFrame, folder: str) -> int:
         new.unpersist()
 
 
-#: An id of which its row is a part: batch, hash, and number among equal rows.
+#: The form of an id that depends on its row: batch, hash of the row, number among equal rows.
 _OF_ROW = "^(batch(-[0-9]+)?|[0-9]+)-[0-9a-f]{16}-[0-9]+$"
 
 
 def _content() -> Column:
-    """What tells letters with one id apart.
+    """The column that distinguishes letters with the same id.
 
     Of two runs of a micro-batch an id that only counts letters can be of different rows. None of
     them may be left out, though a row may then come twice. As JSON, since maps can't be compared.

@@ -1,4 +1,4 @@
-"""What a key has in a version of a checkpoint, as the harness takes it up."""
+"""Loads a key's state from a version of a checkpoint into the harness."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from keystate.testing._steps import SteppingJob, one_list
 def take_up(
     job: SteppingJob, key: Any, stored: dict[str, Any] | None, broadcast: Copy, clock: Clock
 ) -> None:
-    """Gives an operator what the jar found of a key; ``None`` for nothing.
+    """Loads a key's states and timers into an operator.
 
     Args:
         job: the operator.
         key: the key.
-        stored: what the jar found.
+        stored: the jar's answer for the key; ``None`` for nothing.
         broadcast: the broadcast states.
-        clock: the times of the batch that left it so.
+        clock: the times of the version's batch.
 
     Raises:
-        CheckpointError: a state has another kind or type there.
+        CheckpointError: a state has another kind or type in the checkpoint.
     """
     keys = job.keys.encode([key])
     states: StoredStates = {}

@@ -1,4 +1,4 @@
-"""Writes what a replay ran as a test of pytest."""
+"""Writes a replay as a test of pytest."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from keystate.testing._job import Clock
 from keystate.testing._literals import Literals
 from keystate.testing._setup import Setup
 
-#: What `keystate.testing` has to compare values with NaN.
+#: The function of `keystate.testing` that compares values with NaN.
 _SAME = "same_values"
 _OTHERS = (InputRole.INITIAL, InputRole.BROADCAST)
 
 
 @dataclass
 class Recipe:
-    """What a replay was made of.
+    """All that a replay used.
 
     Attributes:
-        operator: the operator as it is in the query.
-        setup: as it is in the harness.
+        operator: the query's operator.
+        setup: the operator in the harness.
         key: the values of the key columns.
-        stored: what the jar found of the key before; ``None`` for nothing.
+        stored: the jar's answer for the key before the first batch; ``None`` for nothing.
         before: the clock before the first batch.
-        batches: of each batch its clock and the key's rows of each input.
+        batches: for each batch, its clock and the key's rows of each input.
     """
 
     operator: Operator
@@ -68,7 +68,7 @@ class Recipe:
             body.append(f"        assert {_equal('harness.output()', write(emitted))}")
             states, timers = replay.steps[-1].after, replay.steps[-1].timers_after
             for state in self.setup.task.declared.spec.states:
-                # A state without anything is None, or an empty list or dictionary.
+                # An empty state is None, or an empty list or dictionary.
                 value = states.get(state.name)
                 found = f"harness.state(key, {state.name!r})"
                 told = f"not {found}" if value is None else _equal(found, write(value))
@@ -85,7 +85,7 @@ class Recipe:
         return "\n".join([*head, "", "", *body]) + "\n"
 
     def _arguments(self, write: Literals) -> list[str]:
-        """The harness's."""
+        """The harness's arguments."""
         operator, second = self.operator, self.operator.second_input
         function_spec = operator.function_spec
         if function_spec.style is not Style.PROCESS or (second and second.role in _OTHERS):
@@ -118,7 +118,7 @@ class Recipe:
         return given
 
     def _before(self, write: Literals) -> list[str]:
-        """Lines that give the key what it had."""
+        """Lines that set the key's states and timers."""
         lines = []
         if self.before.watermark:
             lines.append(f"harness.advance_watermark({self.before.watermark})")
@@ -153,7 +153,7 @@ class Recipe:
 
 
 def _equal(found: str, expected: str) -> str:
-    """An expression that compares; of values with NaN by a function, for it is not itself."""
+    """An expression that compares values; with NaN by a function, since NaN differs from itself."""
     has_nan = 'float("nan")' in expected
     return f"{_SAME}({found}, {expected})" if has_nan else f"{found} == {expected}"
 

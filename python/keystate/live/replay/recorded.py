@@ -19,7 +19,7 @@ from keystate._operators.definition import Input
 from keystate._types.codec import struct_codec
 from keystate.errors import CheckpointError
 
-#: Types of key columns that a literal can be of: by them Spark leaves out the rows of other keys.
+#: Types of key columns that can be literals, by which Spark filters out the rows of other keys.
 _LITERALS = (
     T.StringType,
     T.BooleanType,
@@ -39,15 +39,15 @@ def read_inputs(
     key: Sequence[Any] | None,
     most: int | None,
 ) -> list[pa.Array]:
-    """The rows that each input had in a batch, in Arrow; of other keys there may be some.
+    """The rows that each input had in a batch, in Arrow; rows of other keys may be among them.
 
     A query without state runs the batch once more, from a copy of the checkpoint's logs in which
-    the batch is pending. Nothing of the checkpoint is changed.
+    the batch is pending. The checkpoint does not change.
 
     Args:
         checkpoint: the query's checkpoint location.
         batch: the micro-batch.
-        inputs: the operator's, as they are in the query.
+        inputs: the operator's inputs in the query.
         key: the values of the key columns; ``None`` for the rows of all keys.
         most: how many rows there may be; ``None`` for any number.
 
@@ -76,11 +76,11 @@ def read_inputs(
 def read_initial(
     initial: Input, batch: int, key: Sequence[Any] | None, most: int | None
 ) -> pa.Array:
-    """The rows that initial state has now, in Arrow; of other keys there may be some.
+    """The rows that initial state has now, in Arrow; rows of other keys may be among them.
 
     Args:
-        initial: the operator's, as it is in the query.
-        batch: the micro-batch that takes it in.
+        initial: the operator's initial state in the query.
+        batch: the micro-batch that takes it.
         key: the values of the key columns; ``None`` for the rows of all keys.
         most: how many rows there may be; ``None`` for any number.
 
@@ -90,7 +90,7 @@ def read_initial(
     rows = initial.df if key is None else _of_key(initial, key)
     try:
         found = _at_most(rows, most)
-    except Exception as e:  # also py4j's, which a client of Spark Connect may be without
+    except Exception as e:  # py4j's too; Spark Connect may lack py4j
         raise CheckpointError(
             f"The initial state, which batch {batch} took in, can't be read again: {_reason(e)}",
             code="KEYSTATE_CANNOT_REPLAY",
@@ -100,7 +100,7 @@ def read_initial(
 
 
 def _at_most(df: DataFrame, most: int | None) -> pa.Table:
-    """One row more, so that it is noticed."""
+    """The rows, or one more than `most`, so that the caller sees that there are too many."""
     return (df if most is None else df.limit(most + 1)).toArrow()
 
 
@@ -114,14 +114,14 @@ def _check(found: pa.Table, batch: int, most: int | None) -> None:
 
 
 def _run(rows: DataFrame, folder: str, batch: int, most: int | None) -> pa.Table:
-    """What the pending batch of a checkpoint has."""
+    """The rows of the pending batch of a checkpoint."""
     found: list[pa.Table] = []
 
     def take(df: DataFrame, batch_id: int) -> None:
         if batch_id == batch:
             found.append(_at_most(df, most))
 
-    # One batch: it runs the pending one, and takes no new offsets. Sources are told nothing of it.
+    # It runs one batch, the pending one, and takes no new offsets. Sources are not notified.
     query = (
         rows.writeStream.foreachBatch(take)
         .option("checkpointLocation", folder)
@@ -145,10 +145,10 @@ def _run(rows: DataFrame, folder: str, batch: int, most: int | None) -> pa.Table
 
 
 def _reason(error: Exception) -> str:
-    """The first lines of what Spark says, without its stack trace."""
+    """The first lines of Spark's message, without its stack trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if not isinstance(error, PySparkException):
-        # py4j's begins with calls, and what went wrong is their cause.
+        # py4j's message begins with calls; the actual error is their cause.
         causes = [i for i, line in enumerate(lines) if line.startswith("Caused by: ")]
         lines = lines[causes[0] :] if causes else lines
     told = [line for line in lines if not line.startswith(("at ", "===", "JVM stacktrace"))]
@@ -181,7 +181,7 @@ def _together(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def _array(found: pa.Array | pa.ChunkedArray, row_type: T.StructType) -> pa.Array:
-    """Rows as a worker is sent them."""
+    """Rows in the form that a worker gets."""
     if isinstance(found, pa.ChunkedArray):
         found = found.combine_chunks()
     wanted = struct_codec(row_type).arrow

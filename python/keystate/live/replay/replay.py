@@ -1,4 +1,4 @@
-"""Runs micro-batches of a query again, in this process: to see why a key is as it is.
+"""Runs micro-batches of a query again, in this process, to explain a key's state.
 
 >>> out = keystate.keyed(df, "user").process(Sessions(), "user string, clicks long")
 >>> print(keystate.replay(out, "/data/query/checkpoint", batch=7, key="ann"))
@@ -64,37 +64,38 @@ def replay(
     The function gets the state and the timers that the key had before the batch, the rows that the
     batch read for it, and the batch's recorded clock and watermark. It runs in this process, row by
     row, so ``breakpoint()`` and a debugger work in it. The input is read again by the offsets that
-    the query recorded, through the plan before the operator. Nothing of the checkpoint is changed,
-    and the query may be running. A function in which something outside answers, or that looks at a
-    clock of its own, may give something else than it gave; of clocks and random numbers the result
-    says where.
+    the query recorded, through the plan before the operator. The checkpoint does not change, and
+    the query may be running. A function that calls another service, reads a clock of its own or
+    draws random numbers may give another result than before; the replay lists where it used clocks
+    and random numbers.
 
     Args:
-        query: the operator as the application makes it: what a stream makes of a function.
+        query: the operator's output, a DataFrame that a stream's method returned.
         checkpoint: the query's checkpoint location.
         key: the values of the key columns as a tuple, a dictionary or a Row; for one column also
-            the bare value. Without it all keys that have rows or due timers in the batches, one
-            after the other: for small batches, as the driver reads all their rows, and for each key
-            its state from files.
-        batch: the micro-batch. One that was begun and not committed, as it fails, is possible too.
-        batches: several that follow each other, such as ``range(3, 8)``: each goes on from what the
-            function made of the one before.
-        operator: the operator's number; may be left out if there is one of Keystate's, or if it has
-            a name.
+            the bare value. Without it, the replay runs all keys with rows or due timers in the
+            batches, one after the other. That is for small batches: the driver reads all their
+            rows, and each key's state from files.
+        batch: the micro-batch. It may also be one that was begun and not committed because it
+            fails.
+        batches: several consecutive micro-batches, such as ``range(3, 8)``: each continues from the
+            replayed state of the one before.
+        operator: the operator's number; may be left out if Keystate has only one, or if it has a
+            name.
         side_outputs: the side outputs whose rows are wanted.
-        max_keys: without ``key``, how many keys there may be. Of rows there may be 100,000 in a
-            batch.
+        max_keys: without ``key``, the most keys that the replay runs. A batch may have at most
+            100,000 rows.
 
     Returns:
-        What happened: rows and timers one by one, and whether the key then has what it has in the
-        checkpoint. Without ``key`` that by key.
+        The replay: rows and timers one by one, and whether the key then has the same state as in
+        the checkpoint. Without ``key`` a replay for each key.
 
     Raises:
         CheckpointError: ``[KEYSTATE_CANNOT_REPLAY]`` when the input can't be read again, has too
             many keys, or the operator needs more than the key's state and input;
             ``[KEYSTATE_NO_CHECKPOINT]`` when the batch, or the state before it, is not kept any
             more.
-        DeclarationError: ``query`` is not what a stream makes of a function.
+        DeclarationError: no stream's method returned ``query``.
         FunctionError: the function failed.
         StateTypeError: the key does not fit the types of the key columns.
     """

@@ -33,7 +33,7 @@ class Target:
     """An operator of a query, and the checkpoint whose batches run again.
 
     Args:
-        query: what a stream made of a function.
+        query: the operator's output, a DataFrame that a stream's method returned.
         checkpoint: the query's checkpoint location.
         batches: the micro-batches.
         number: the operator's number; ``None`` if there is one, or if it has a name.
@@ -94,7 +94,7 @@ class Target:
         return found
 
     def input_of(self, batch: int, key: Sequence[Any] | None, most: int | None) -> list[pa.Array]:
-        """The rows that each input had in a batch; ``None`` for those of all keys.
+        """The rows that each input had in a batch; with ``None`` as key, the rows of all keys.
 
         Broadcast elements are the last input, and so is initial state.
         """
@@ -110,8 +110,8 @@ class Target:
         """Runs the batches for a key.
 
         Args:
-            key: the key, as a user gives it.
-            inputs: gives a batch's rows of each input; by default they are read.
+            key: the key in the form that users give.
+            inputs: returns a batch's rows of each input; by default they are read.
         """
         columns = self.reader.columns(key)
         values = list(columns.values()) if isinstance(columns, dict) else list(columns)
@@ -179,7 +179,7 @@ class _Run:
         return Clock(batch, told[watermark] if by_event_time else None, told["began_at"])
 
     def _read_versions(self, first: int, until: int) -> dict[int, dict[str, Any]]:
-        """All that the jar finds of the key in each of these versions."""
+        """The jar's answers for the key in each of these versions."""
         states: dict[str, Any] = {}
         timers: list[Any] = []
         versions = {}
@@ -258,7 +258,7 @@ class _Run:
         return Rows(arrays, order), order
 
     def _split(self, results: list[Row]) -> tuple[list[Row], dict[str, list[Row]]]:
-        """Those of the main output, and those of each side output."""
+        """The rows of the main output, and the rows of each side output."""
         tags = self._target.tags
         if not tags:
             return results, {}
@@ -289,10 +289,10 @@ class _Run:
 
 
 def _first(steps: list[Step], name: str, stored: Any, replayed: Any) -> Step | None:
-    """The step to look at.
+    """The step to look at for a difference.
 
-    It is the last one that changed what was as it is stored, or else the first one that changed a
-    part that is not as it is stored.
+    It is the last step that changed the state away from its stored value, or else the first step
+    that changed a part that differs from its stored value.
     """
     part = _differing(stored, replayed)
 
@@ -305,7 +305,7 @@ def _first(steps: list[Step], name: str, stored: Any, replayed: Any) -> Step | N
 
 
 def _differing(stored: Any, replayed: Any) -> Callable[[Any], Any]:
-    """Takes what differs out of a value: of a map the entries, of a list all from an element on."""
+    """Selects a value's differing part: entries of a map, or a list's rest from an element on."""
     if isinstance(stored, dict) and isinstance(replayed, dict):
         absent = (None, object())
         was, now = by_key(stored), by_key(replayed)

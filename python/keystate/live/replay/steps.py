@@ -1,4 +1,4 @@
-"""What a replay gives: steps, and how its end differs from the checkpoint."""
+"""The result of a replay: its steps, and how its end differs from the checkpoint."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ Timers = list[tuple[TimeDomain, int]]
 
 @dataclass(frozen=True)
 class Step:
-    """A row that the function was given, a timer that fired, or broadcast elements.
+    """A row that the function processed, a timer that fired, or broadcast elements.
 
-    The broadcast elements of a batch, which come before its rows, are a step if they changed what
-    the key has.
+    The broadcast elements of a batch, which come before its rows, are a step if they changed the
+    key's states or timers.
 
     Attributes:
         batch: the micro-batch.
-        input: the index of the input, 0 or 1, that the row is of; of initial state it is 1.
-        row: the row; of a function of batches all its rows, in a list; ``None`` of a timer and of
-            broadcast elements.
+        input: the index of the row's input, 0 or 1; for initial state it is 1.
+        row: the row; for a function of batches the list of all its rows; ``None`` for a timer and
+            for broadcast elements.
         timer: the timer's domain and its time in ms; else ``None``.
-        before: by name what each state had; what has nothing is not there.
-        after: what each state has then.
-        timers_before: the timers that were set: domains and times in ms.
-        timers_after: those that are set then.
+        before: the states' values before the step, by name, without states that have nothing.
+        after: the states' values after the step.
+        timers_before: the timers that were set before: domains and times in ms.
+        timers_after: the timers that are set after.
         emitted: the rows of the main output.
-        side: by the tag's id the rows of the side outputs that were asked for.
+        side: the rows of the wanted side outputs, by the tag's id.
     """
 
     batch: int
@@ -54,7 +54,7 @@ class Step:
     side: dict[str, list[Row]] = field(default_factory=dict)
 
     def changes(self) -> list[str]:
-        """What it changed, a line for each part of a state."""
+        """The changes of the step, one line for each part of a state."""
         lines = []
         for name in dict.fromkeys([*self.before, *self.after]):
             was, now = self.before.get(name), self.after.get(name)
@@ -73,7 +73,7 @@ class Step:
         return f"timer {domain.name.lower().replace('_', ' ')} {moment(time)}"
 
     def results(self) -> list[str]:
-        """What it emitted, a line for each row."""
+        """The results of the step, one line for each row."""
         lines = [shorten(row) for row in self.emitted]
         return lines + [f"{tag}: {shorten(row)}" for tag, rows in self.side.items() for row in rows]
 
@@ -87,16 +87,16 @@ _REPLAYED = (
 
 @dataclass(frozen=True)
 class Difference:
-    """A state of which a batch gives something else than the checkpoint has after it.
+    """A state that has another value after a replayed batch than in the checkpoint.
 
     Attributes:
         batch: the first micro-batch with a difference.
         state: the state's name; ``$timers`` for the timers.
-        stored: what the checkpoint has; ``None`` for nothing.
-        replayed: what the replay gives.
-        step: the step to look at. It changed what differs: that state, or, of a map, an entry that
-            differs, of a list, an element. It is the last one that found there what is stored, or
-            if none did the first one. ``None`` if no step of the batch changed it.
+        stored: the checkpoint's value; ``None`` for nothing.
+        replayed: the replay's value.
+        step: the step to look at. It changed the differing part: the state, an entry of a map, or
+            an element of a list. It is the last such step that changed the stored value, or else
+            the first such step. ``None`` if no step of the batch changed the part.
     """
 
     batch: int
@@ -119,12 +119,12 @@ class Replay(Shown):
         key: the key.
         batches: the micro-batches.
         steps: what happened, in order.
-        differences: what is not as in the checkpoint, of the first batch where that is so.
+        differences: the differences from the checkpoint in the first batch that has some.
         committed: whether all the batches are committed; else there is nothing to compare the last
             one with.
-        late: how many rows were late, and so not given to the function.
-        unrecorded: the clocks and random numbers of its own that the function looked at, and where:
-            they are others in a replay.
+        late: how many rows were late, so that the function did not get them.
+        unrecorded: the clocks and random numbers that the function used itself, and where: they
+            differ in a replay.
     """
 
     key: Any
@@ -138,7 +138,7 @@ class Replay(Shown):
 
     @property
     def same(self) -> bool:
-        """Whether the key has after each batch what it has in the checkpoint."""
+        """Whether the key has the same after each batch as in the checkpoint."""
         return not self.differences
 
     def __iter__(self) -> Iterator[Step]:
@@ -154,8 +154,8 @@ class Replay(Shown):
         """The first steps that are not the same here and in a replay with another function.
 
         Returns:
-            The step here and that of the other; ``None`` in place of one that is not there. If all
-            are the same, ``None`` alone.
+            This replay's step and the other's, with ``None`` for a missing step. If all steps are
+            the same, only ``None``.
         """
         for i in range(max(len(self), len(other))):
             mine = self[i] if i < len(self) else None
@@ -165,7 +165,7 @@ class Replay(Shown):
         return None
 
     def verdict(self) -> str:
-        """Whether the function gives what it gave, in a line or several."""
+        """Whether the function gives the same as before, in one or several lines."""
         return "\n".join([self._compared(), *told_of_unrecorded(self.unrecorded)])
 
     def _compared(self) -> str:
@@ -179,15 +179,16 @@ class Replay(Shown):
     def as_test(self, path: str) -> None:
         """Writes a pytest that runs the same rows with the harness and expects the same states.
 
-        It imports the function, and begins with the state that the key had. What it expects is what
-        the replay gave: mend the function first, or the expectations in the file.
+        The test imports the function, and begins with the key's state before the first batch. It
+        expects the results of the replay: correct the function first, or the expectations in the
+        file.
 
         Args:
             path: the file to write.
 
         Raises:
-            DeclarationError: a test can't import the function, or it is of a kind that the file
-                can't have: it is for functions of ``process`` of one input or two.
+            DeclarationError: a test can't import the function, or the function is of another kind
+                than those of ``process`` with one input or two.
         """
         self._recipe.write(path, self)
 
@@ -200,7 +201,7 @@ class Replay(Shown):
         return as_frame(self.as_rows(), COLUMNS, spark)
 
     def as_rows(self) -> list[tuple[Any, ...]]:
-        """The steps as :meth:`to_df` has them."""
+        """The steps as tuples, the rows of :meth:`to_df`."""
         return [
             (
                 step.batch,
@@ -236,7 +237,7 @@ def as_frame(rows: list[tuple[Any, ...]], columns: str, spark: SparkSession | No
 
 
 def told_of_unrecorded(calls: list[str]) -> list[str]:
-    """The lines of a verdict on what a replay can't give again."""
+    """The lines of a verdict about clocks and random numbers, which a replay can't repeat."""
     if not calls:
         return []
     told = "The function looks at clocks or random numbers of its own, which are others now:"

@@ -1,4 +1,4 @@
-"""The operator of a query as the harness runs it."""
+"""The operator of a query, prepared for the harness."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def operator_of(query: Any) -> Operator:
     """The operator that made a DataFrame.
 
     Raises:
-        DeclarationError: none of Keystate's made it.
-        CheckpointError: ``[KEYSTATE_CANNOT_REPLAY]``: it is of a kind that can't be replayed.
+        DeclarationError: no operator of Keystate's made it.
+        CheckpointError: ``[KEYSTATE_CANNOT_REPLAY]``: the operator's kind can't be replayed.
     """
     if not isinstance(query, ResultDataFrame) or isinstance(query, SchemaRows):
         raise DeclarationError(
@@ -52,7 +52,7 @@ def operator_of(query: Any) -> Operator:
 
 
 def streamed(operator: Operator) -> list[Input]:
-    """The inputs whose rows a micro-batch has, also broadcast elements: initial state is none."""
+    """The inputs with rows in each micro-batch, broadcast elements too, but not initial state."""
     second = operator.second_input
     if second is None or second.role is InputRole.INITIAL:
         return [operator.rows]

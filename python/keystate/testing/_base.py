@@ -1,4 +1,4 @@
-"""What the harnesses have in common: an operator in memory, driven by hand."""
+"""The base of the harnesses: an operator in memory, driven by hand."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class OperatorHarness:
         >>> KeyedProcessHarness.of(keystate.keyed(clicks, "user").process(Sessions(), OUTPUT))
 
         Args:
-            made: what a method of a stream returned that takes a function.
+            made: the operator's output, a DataFrame that a stream's method returned.
             parallelism: the number of subtasks.
             side_outputs: the side outputs that :meth:`side_output` shows; results for others are
                 dropped.
-            pickle_allow: as the setting ``spark.keystate.pickle.allow``.
+            pickle_allow: like the setting ``spark.keystate.pickle.allow``.
 
         Raises:
             DeclarationError: as for a query; or the operator is not of the harness's class.
@@ -74,30 +74,30 @@ class OperatorHarness:
         }
 
     def _read_inputs(self, setup: Setup) -> None:
-        """Gets ready for the rows of the inputs.
+        """Prepares the encoders of the inputs' rows.
 
         Raises:
-            DeclarationError: they are not those of a harness of this class.
+            DeclarationError: the inputs do not fit a harness of this class.
         """
         raise NotImplementedError
 
     def _no_rows(self) -> Rows:
-        """The rows of a micro-batch that has none."""
+        """The rows of an empty micro-batch."""
         raise NotImplementedError
 
     @classmethod
     def restore(
         cls: type[H], snapshot: Snapshot, fn: Any, *, parallelism: int = 1, **changed: Any
     ) -> H:
-        """A harness that goes on from a snapshot, as a query that is started again.
+        """A harness that continues from a snapshot, like a query that is started again.
 
         Args:
-            snapshot: of another harness.
-            fn: the function, or the operator as for :meth:`of`; it may differ from that harness's.
-                A state that it does not declare is kept for a function that does.
+            snapshot: a snapshot of another harness.
+            fn: the function, or the operator as for :meth:`of`; it may differ from the other
+                harness's. A state that it does not declare is kept for a function that does.
             parallelism: the number of subtasks, the same or another.
-            changed: other arguments of the harness, if they differ; those of an operator, and how
-                calls of an async function overlap, are not in a snapshot.
+            changed: other arguments of the harness, if they differ; a snapshot has neither an
+                operator's arguments nor how calls of an async function overlap.
 
         Raises:
             CheckpointError: a state of the function has another kind or type in the snapshot, or
@@ -127,7 +127,7 @@ class OperatorHarness:
         self._job.open()
 
     def close(self) -> None:
-        """Closes the functions. What a snapshot, a peek or `output` gives remains."""
+        """Closes the functions. Snapshots, states and `output` can still be read."""
         self._job.close()
 
     def __enter__(self: H) -> H:
@@ -172,7 +172,7 @@ class OperatorHarness:
         self._clock = self._clock._replace(processing_time=time)
 
     def _clock_at(self, watermark: int | None, processing_time: int | None) -> Clock:
-        """The times of a micro-batch that is told these."""
+        """The times of a micro-batch with these arguments; ``None`` keeps the current time."""
         clock = self._clock
         if watermark is not None:
             clock = clock._replace(watermark=self._new_watermark(watermark))
@@ -203,7 +203,7 @@ class OperatorHarness:
         return results
 
     def _main(self, results: list[Row]) -> list[Row]:
-        """Those of the main output; the others are kept."""
+        """Returns the rows of the main output; keeps those of side outputs."""
         if not self._side_outputs:
             return results
         main = []
@@ -218,14 +218,15 @@ class OperatorHarness:
     # -- before it runs --------------------------------------------------------------------------
 
     def set_state(self, key: Any, name: str, value: Any, *, used_at: Any = None) -> None:
-        """Gives a key's state something before it runs, as if the function had written it.
+        """Sets a key's state before the first micro-batch, as if the function had written it.
 
         Args:
             key: the bare value for one key column, a tuple for several.
-            name: the descriptor's.
-            value: as :meth:`state` gives it; of a list state a list, of a map state a dict.
-            used_at: of a state with a time to live, when the value was last used, in ms; of a list
-                and a map the times of its elements or entries, in a list. By default it is now.
+            name: the descriptor's name.
+            value: the value in the form of :meth:`state`: for a list state a list, for a map state
+                a dict.
+            used_at: for a state with a time to live, when the value was last used, in ms; for a
+                list or a map, a list with the times of its elements or entries. By default now.
         """
         for store in self._job.stores:
             if store.spec.name == name:
@@ -234,7 +235,7 @@ class OperatorHarness:
         raise DeclarationError(f"the function has no state '{name}'")
 
     def set_timer(self, key: Any, domain: TimeDomain, time: int) -> None:
-        """Sets a key's timer before it runs; it fires in the first micro-batch whose time it is.
+        """Sets a timer before the first micro-batch; it fires once its clock reaches its time.
 
         Args:
             key: the bare value for one key column, a tuple for several.
@@ -248,30 +249,30 @@ class OperatorHarness:
     # -- looking at it ---------------------------------------------------------------------------
 
     def output(self) -> list[Row]:
-        """What was emitted since the beginning, or since :meth:`take_output`."""
+        """The rows emitted since the beginning, or since :meth:`take_output`."""
         return list(self._output)
 
     def take_output(self) -> list[Row]:
-        """What was emitted since the last call of this method, or since the beginning."""
+        """The rows emitted since the last call of this method, or since the beginning."""
         taken, self._output = self._output, []
         return taken
 
     def side_output(self, tag: OutputTag) -> list[Row]:
-        """What was emitted to a side output since the beginning."""
+        """The rows emitted to a side output since the beginning."""
         if tag.tag_id not in self._side_outputs:
             raise DeclarationError(f"give the harness side_outputs with {tag!r}")
         return list(self._side_outputs[tag.tag_id])
 
     def state(self, key: Any, name: str) -> Any:
-        """What is stored of a key's state; a copy.
+        """A copy of a key's stored state.
 
         Args:
             key: the bare value for one key column, a tuple for several.
-            name: the descriptor's.
+            name: the descriptor's name.
 
         Returns:
-            The value, or the accumulator; ``None`` if there is none. Of a list state a list, of a
-            map state a dict, of a sorted one in its order.
+            The value, or the accumulator; ``None`` if there is none. For a list state a list; for a
+            map state a dict, in order if the map is sorted.
         """
         for store in self._job.stores:
             if store.spec.name == name:
@@ -279,7 +280,7 @@ class OperatorHarness:
         raise DeclarationError(f"the function has no state '{name}'")
 
     def broadcast_state(self, name: str, subtask: int = 0) -> dict[Any, Any]:
-        """What a subtask has of a broadcast state; a copy."""
+        """A copy of a subtask's broadcast state."""
         entries = self._job.broadcast[subtask].peek(name)
         if entries is None:
             raise DeclarationError(f"the function has no broadcast state '{name}'")

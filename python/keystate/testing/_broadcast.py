@@ -1,4 +1,4 @@
-"""Broadcast state in memory: what a query's JVM keeps of it for each subtask."""
+"""Broadcast state in memory, which a query's JVM keeps for each subtask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notices when a function looks at a clock, or at chance: who runs it again gets others."""
+"""Notices when a function reads a clock or draws random numbers, which differ in another run."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _read(called: Any) -> tuple[str, str] | None:
 
 
 def _place(frame: FrameType | None, called: str) -> str | None:
-    """What the caller that is not of Python's library calls, and where. None if it is no result."""
+    """The call and its place in code outside Python's library; None if no result depends on it."""
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         if module.partition(".")[0] in _NO_RESULTS:

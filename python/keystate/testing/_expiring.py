@@ -94,7 +94,7 @@ class ExpiringStore(Store):
         return self._latest(time) if self.by_event_time else self._now
 
     def _fresh(self, key: Any) -> tuple[Any, Any]:
-        """What has not expired of a key, with the times from when on it lives; or two ``None``."""
+        """A key's content that has not expired, and the times of its last use; or two ``None``."""
         time = self._times.get(key)
         if key not in self.cells or self._expired(time):
             return None, None

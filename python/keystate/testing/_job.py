@@ -33,7 +33,7 @@ class Clock(NamedTuple):
     processing_time: int
 
     def told(self) -> Told:
-        """What tasks are told of it."""
+        """The clock in the form that tasks get."""
         return {
             Control.BATCH_ID: self.batch_id,
             Control.WATERMARK: self.watermark,
@@ -116,7 +116,7 @@ class Job:
         Raises:
             CheckpointError: a state has another kind or type in it, or another key.
         """
-        # Of all states, for those that are not declared now are kept.
+        # All states count: those that are not declared now are kept.
         keys_of = {name: self.keys.restored(kept[1]) for name, kept in held.states.items()}
         self._undeclared = dict(held.states)
         for store in self.stores:
@@ -153,7 +153,7 @@ class Job:
         for store in self.stores:
             store.begin(clock.watermark, clock.processing_time)
         self.timers.begin()
-        # Those that the micro-batch sets its subtasks fire themselves.
+        # Subtasks themselves fire the timers that the micro-batch sets.
         work = self._assign(rows, self.timers.due(clock.watermark, clock.processing_time))
         if self._spec.subtask_state is not None:
             # Every subtask takes part in a checkpoint, one without rows too.
@@ -202,7 +202,7 @@ class Job:
         return [row for m in messages for row in self._results.decode(m.elements(Answer.OUT))]
 
     def _told(self, index: int) -> Told:
-        """What a subtask's task is told of its state."""
+        """The description of a subtask's state that its task gets."""
         if not self._spec.broadcast:
             return self._operator_states.control(index)
         states, subtask = self.broadcast[index], self._subtasks[index]

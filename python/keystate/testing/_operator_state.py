@@ -1,4 +1,4 @@
-"""Operator state and raw state in memory: what a query's JVM keeps of them for each subtask."""
+"""Operator state and raw state in memory, which a query's JVM keeps for each subtask."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class OperatorStates:
         self.raw: dict[int, bytes] = {}
 
     def control(self, subtask: int) -> dict[str, Any]:
-        """What a task is told of it."""
+        """The description of a subtask's state that its task gets."""
         if self._spec is None:
             return {}
         return {Control.OPERATOR_TAG: self._tags[subtask], OWN_CLIENT: SubtaskClient(self, subtask)}
@@ -57,7 +57,7 @@ class OperatorStates:
         return key_groups_of(subtask, len(self._states), self._max_parallelism)
 
     def restored(self, subtask: int, unions: list[str]) -> tuple[str, dict[str, list[str]]]:
-        """What an instance of the function begins with: its own lists, and union lists of all."""
+        """The state that an instance restores: its own lists, and the union lists of all."""
         own = self._states[subtask]
         if own is None:
             return "", {}
@@ -85,7 +85,7 @@ class OperatorStates:
         return {"subtasks": json.loads(json.dumps(self._states)), "raw": dict(self.raw)}
 
     def restore(self, snapshot: dict[str, Any]) -> None:
-        """Takes in a snapshot, dealt out anew if there are more subtasks or fewer."""
+        """Restores a snapshot, spread again if the number of subtasks has changed."""
         old = snapshot["subtasks"]
         self.raw = dict(snapshot["raw"])
         if len(old) == len(self._states):

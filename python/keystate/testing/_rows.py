@@ -128,7 +128,7 @@ class InputEncoder(Encoder):
         return rows.take(pa.array(sorted(range(len(rows)), key=keys.__getitem__), pa.int64()))
 
     def sort_keys(self, rows: pa.Array) -> list[tuple[Any, ...]]:
-        """What each row is sorted by."""
+        """The sort key of each row."""
         columns = [
             [by(value) for value in each.decode(rows.field(column))]
             for column, each, by in self._order

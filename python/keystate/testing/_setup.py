@@ -23,14 +23,14 @@ class Setup:
     """An operator, and the number of its subtasks.
 
     Args:
-        made: what a stream of :func:`~keystate.testing.rows_of` made of a function.
+        made: the operator's output, made from a stream of :func:`~keystate.testing.rows_of`.
         parallelism: the number of subtasks.
-        max_parallelism: the number of key groups, if the stream does not tell it.
+        max_parallelism: the number of key groups, if the stream does not set it.
         side_outputs: the side outputs that are read.
         pickle_allow: what pickles in operator state may name.
 
     Raises:
-        DeclarationError: it is not well declared, or needs more than a harness has.
+        DeclarationError: the operator is not well declared, or needs more than a harness has.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Setup:
             pickles=tuple(pickle_allow),
         )
         _check(self.operator)
-        #: What a query would run in its tasks.
+        #: The function that a query would run in its tasks.
         self.task = task_function(self.operator)
         if self.task.declared.spec.time_mode is TimeMode.EVENT_TIME and not self.by_event_time:
             raise DeclarationError(
@@ -80,7 +80,7 @@ class Setup:
 
     @property
     def key_columns(self) -> list[list[int]]:
-        """Which columns of each input are the key."""
+        """The indexes of each input's key columns."""
         return [positions(each.df, each.keys) for each in self.inputs]
 
     @property
@@ -92,7 +92,7 @@ class Setup:
         return self.task.declared.spec.time_mode in (TimeMode.AUTO, TimeMode.EVENT_TIME) and marked
 
     def event_time_columns(self) -> dict[str, int | None]:
-        """What tasks are told of event time."""
+        """The event time columns, in the form that tasks get."""
         names = (Control.EVENT_TIME_COLUMN, Control.SECOND_EVENT_TIME_COLUMN)
         return {name: each.time_column for name, each in zip(names, self.inputs)}
 

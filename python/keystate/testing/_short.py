@@ -30,20 +30,19 @@ from keystate.windows import WindowedRows
 def rows_of(
     schema: TypeLike, batch: Iterable[Any] | None = None, *, event_time: str | None = None
 ) -> DataFrame:
-    """Rows that a test gives a harness by hand, as a DataFrame of which streams are made.
+    """A DataFrame without a session, from which a test makes streams for a harness.
 
-    No session is needed. Its columns are told by their names, and of its methods it has
-    ``withWatermark`` and ``select``.
+    It has only the methods ``withWatermark`` and ``select``; columns are selected by their names.
 
     Args:
         schema: DDL, DataType or dataclass.
         batch: the rows of a batch DataFrame, for initial state: Rows, tuples, dicts or dataclasses.
-            Without it it is a stream.
-        event_time: the column that the watermark goes by: a timestamp, or a window of timestamps.
+            Without them the DataFrame is a stream.
+        event_time: the watermark's column: a timestamp, or a window of timestamps.
 
     Raises:
-        AnalysisException: the event time is none, as of ``df.withWatermark``.
-        DeclarationError: the schema is none, or has no such column.
+        AnalysisException: the column can't be an event time, as in ``df.withWatermark``.
+        DeclarationError: the schema is not valid, or has no such column.
     """
     made: DataFrame = SchemaRows(
         resolve_schema(schema, "the input schema"), None if batch is None else list(batch)
@@ -59,15 +58,15 @@ def one_input(
     keyed_by: dict[str, Any],
     options: dict[str, Any],
 ) -> DataFrame:
-    """What a stream makes of a function of any class.
+    """The output of an operator with one input and a function of any class.
 
     Args:
         fn: the function.
         df: the rows of the stream.
         key_cols: the names of its key columns; none if it has no keys.
-        output_schema: what the function emits.
+        output_schema: the schema of the function's results.
         keyed_by: the other arguments of :func:`keystate.keyed`.
-        options: of the stream's method that takes the function.
+        options: options of the stream's method that takes the function.
     """
     cols = [key_cols] if isinstance(key_cols, str) else key_cols
     if isinstance(fn, WindowedRows):
@@ -102,7 +101,7 @@ def two_inputs(
     output_schema: TypeLike | None,
     options: dict[str, Any],
 ) -> DataFrame:
-    """What two streams make of a function of any class, each given with its key columns."""
+    """The output of an operator with two inputs, each a DataFrame and its key columns."""
     one, two = (
         keyed(df, *([cols] if isinstance(cols, str) else cols)) for df, cols in (first, second)
     )

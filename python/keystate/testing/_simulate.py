@@ -20,19 +20,19 @@ from keystate.testing._simulation.schedule import Schedule
 from keystate.testing._simulation.system_under_test import SystemUnderTest, error_line
 from keystate.testing._snapshot import Snapshot
 
-#: Of so many seeds one looks at the growth of state, which takes longest.
+#: One in so many seeds checks the growth of state, which takes longest.
 _GROWTH = 100
-#: In the schedules of the first seeds it is watched whether clocks are read.
+#: The schedules of so many first seeds check whether the function reads clocks.
 _WATCHED = 5
 
 
 class SimulationFailure(AssertionError):
-    """What :func:`simulate` found, with the smallest schedule that shows it, as a test.
+    """An invariant that does not hold, with the smallest schedule that shows it, as a test.
 
     Attributes:
-        invariant: the name of what does not hold, as :func:`simulate` lists them.
+        invariant: the invariant's name, from the list of :func:`simulate`.
         difference: what is different, grows, or is called.
-        test: the code of a pytest that fails by it; empty if no schedule shows it.
+        test: the code of a pytest that fails for it; empty if no schedule shows it.
         seed: the seed that found it.
     """
 
@@ -50,14 +50,14 @@ class SimulationFailure(AssertionError):
 
 @dataclass
 class Simulation:
-    """What was simulated, and held.
+    """The extent of a simulation in which all invariants held.
 
     Attributes:
-        seeds: how many seeds.
-        batches: how many micro-batches.
-        rows: how many rows they had.
-        events: how often what happened: ``worker_restart``, ``lost_attempt``,
-            ``restore`` and ``rescale``.
+        seeds: the number of seeds.
+        batches: the number of micro-batches.
+        rows: the number of their rows.
+        events: the number of each event: ``worker_restart``, ``lost_attempt``, ``restore`` and
+            ``rescale``.
     """
 
     seeds: int = 0
@@ -89,49 +89,50 @@ def simulate(
     snapshots: Sequence[Snapshot] = (),
     ignore: Collection[str] = (),
 ) -> Simulation:
-    """Simulates what may happen to a function with state, and checks what must hold.
+    """Simulates random runs of a function with state, and checks invariants.
 
-    No Spark is needed: it runs in the harness. Each seed gives random schedules: some of the rows
-    come in some micro-batches, at times that are the borders of timers and of times to live, late
-    rows too; workers end, attempts are lost, the query starts again with another number of
-    subtasks or from an older state. What must hold in all of them are invariants, by name:
+    It needs no Spark: it runs in the harness. Each seed makes random schedules. They spread some of
+    the rows over micro-batches, at times near those of timers and of times to live, with late rows
+    too; workers end, attempts are lost, the query starts again with another number of subtasks or
+    from an older state. These invariants must hold in all schedules:
 
     - ``clock``, ``random``: the function reads no clock, and draws no random numbers.
-    - ``attributes``: nothing depends on what it holds in its attributes.
+    - ``attributes``: nothing depends on the function's attributes.
     - ``outside``: a micro-batch that runs again gives the same results and states.
     - ``subtasks``: nothing depends on the number of subtasks.
     - ``batches``: results don't depend on how rows are spread over micro-batches.
     - ``order``: results don't depend on the order of the rows of different input partitions.
-    - ``growth``: no state of a key grows on and on when like rows come again and again.
+    - ``growth``: no state of a key grows without end when similar rows come again and again.
     - ``error``: the function does not fail.
-    - ``old state``: it goes on from ``snapshots``.
+    - ``old state``: the operator can continue from ``snapshots``.
 
     For ``batches`` and ``order`` no row is late, the processing time stands still until the last
     row, and then all timers fire.
 
     Args:
-        operator: what a stream of :func:`rows_of` makes of a function; or better a function of a
-            module that builds it, which a test can import.
-        inputs: rows as for :meth:`KeyedProcessHarness.process_batch`; of two inputs, or of rows and
-            broadcast elements, a pair. Or a function that makes them of a ``random.Random``: for
-            ``growth``, if rows have ids of their own, as those of a list come again as they are,
-            only later.
-        seeds: how many seeds; or which.
-        partition: what tells the input partition of a row: rows of the same one keep their order. A
-            column, or a function of a row. Without it rows may come in any order.
-        results: what must be the same for ``batches`` and ``order``: takes the rows that were
-            emitted, in their order, and returns what is compared. By default that is all of them,
-            in any order. A row of a side output is a pair of the tag's id and the row.
-        side_outputs: the side outputs that are looked at.
-        snapshots: of a harness with an earlier function: the operator goes on from each.
+        operator: an operator's output, made from a stream of :func:`rows_of`; or better a module's
+            function that builds it, which a test can import.
+        inputs: rows as for :meth:`KeyedProcessHarness.process_batch`; a pair for two inputs, or for
+            rows and broadcast elements. Or a function that makes them from a ``random.Random``:
+            ``growth`` needs it if rows have ids of their own, since the rows of a list come again
+            unchanged except for later times.
+        seeds: the number of seeds, or the seeds.
+        partition: a column, or a function of a row, that gives a row's input partition: rows of one
+            partition keep their order. Without it rows may come in any order.
+        results: takes the emitted rows, in their order, and returns the value that must be the same
+            for ``batches`` and ``order``. By default it is all rows, in any order. A row of a side
+            output is a pair of the tag's id and the row.
+        side_outputs: the side outputs to check.
+        snapshots: snapshots of a harness with an earlier function; the operator must continue from
+            each.
         ignore: the names of invariants that need not hold.
 
     Returns:
-        How much was simulated, for a test to look at.
+        The extent of the simulation, which a test can check.
 
     Raises:
-        SimulationFailure: something does not hold. It says what, and has the smallest schedule that
-            shows it, as a test.
+        SimulationFailure: an invariant does not hold. The error names it, and has the smallest
+            schedule that shows it, as a test.
         DeclarationError: as for a query.
     """
     unknown = set(ignore) - set(invariants.INVARIANTS)
@@ -214,7 +215,7 @@ class _Simulator:
         """Restores a snapshot, and runs a micro-batch.
 
         Raises:
-            SimulationFailure: the operator does not go on from it.
+            SimulationFailure: the operator can't continue from it.
         """
         records = self._records(random.Random(0))[: generate.MOST]
         try:

@@ -50,7 +50,7 @@ class Snapshot:
 def readable(
     kept: StateSpec, declared: StateSpec, columns: dict[str, pa.Array]
 ) -> dict[str, pa.Array]:
-    """What a snapshot has of a state, in the type that it is declared with now."""
+    """A state's columns from a snapshot, converted to the types that are declared now."""
     before, now = kept.to_json(), declared.to_json()
     for what in ("kind", "key_type", "order"):
         if before[what] != now[what]:

@@ -19,7 +19,7 @@ from keystate.testing._rows import Rows
 from keystate.testing._setup import Setup
 from keystate.testing._stores import Store, Timer
 
-#: What a key has: its states by name, and its timers by domain and time.
+#: A key's states by name, and its timers by domain and time.
 Content = tuple[dict[str, Any], list[tuple[int, int]]]
 
 
@@ -52,7 +52,7 @@ class SteppingJob(Job):
         self.takes_many = setup.operator.function_spec.style is Style.BATCHES
 
     def content(self, key: Any) -> Content:
-        """What a key has, without what has expired, as a lookup gives it: Rows for dataclasses."""
+        """A key's content without expired values, in the form of a lookup: Rows for dataclasses."""
         present = [store for store in self.stores if store.living(key) is not None]
         found = {store.spec.name: _plain(store, key) for store in present}
         timers = sorted((timer.domain, timer.time) for timer in self.timers if timer.key == key)

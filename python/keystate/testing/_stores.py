@@ -1,7 +1,7 @@
-"""States in memory: what a query's JVM has of them, on the other side of the same messages.
+"""States in memory: the counterpart of a query's JVM, with the same messages.
 
-A store holds one state of all keys, each cell as its codec decodes it. What a worker is sent of it
-and what it returns are Arrow columns, so a function never has a store's own objects.
+A store holds one state of all keys, each cell as its codec decodes it. A worker gets and returns
+Arrow columns, so a function never has a store's own objects.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class Store:
         """Begins a micro-batch at these times."""
 
     def cell(self, key: Any) -> Any:
-        """What a function may see of a key; ``None`` if there is nothing."""
+        """The part of a key's cell that a function may see; ``None`` if there is nothing."""
         return self.cells.get(key)
 
     def living(self, key: Any) -> Any:
-        """What has not expired of a key; ``None`` if there is nothing."""
+        """The part of a key's cell that has not expired; ``None`` if there is nothing."""
         return self.cell(key)
 
     def columns(self, keys: Sequence[Any]) -> dict[str, pa.Array]:
-        """What a worker is sent of these keys' cells."""
+        """The cells of these keys, in the columns that a worker gets."""
         return {self._column(): self._codec.encode([self.cell(key) for key in keys])}
 
     def times(self, keys: Sequence[Any]) -> list[Any] | None:
-        """When what `columns` gives was last used, for a state with a time to live."""
+        """The last use of each value in `columns`, for a state with a time to live."""
         return None
 
     def restore_times(self, keys: Sequence[Any], times: Sequence[Any] | None) -> None:
@@ -85,7 +85,7 @@ class Store:
         return {"": self._codec.encode([value])}
 
     def peek(self, key: Any) -> Any:
-        """What is stored for a key, as a function would read it; a copy."""
+        """A copy of a key's stored value, in the form that a function reads."""
         return self._codec.decode(self._codec.encode([self.cell(key)]))[0]
 
     def _column(self, part: str = "") -> str:

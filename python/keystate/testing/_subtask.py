@@ -16,13 +16,13 @@ from keystate._worker.task import TaskFunction
 from keystate.testing._rows import Rows
 from keystate.testing._stores import Store, Timer
 
-#: What a message says besides data.
+#: The control part of a message, besides its data.
 Told = dict[str, Any]
 
 
 @dataclass
 class Work:
-    """What a subtask has to do in a micro-batch: rows with their keys, and timers that are due."""
+    """A subtask's work in a micro-batch: rows with their keys, and timers that are due."""
 
     rows: list[int] = field(default_factory=list)
     keys: list[Any] = field(default_factory=list)
@@ -30,10 +30,10 @@ class Work:
 
 
 class Outcome(NamedTuple):
-    """What a subtask made of it: results, and changes that are yet to be applied.
+    """The outcome of a subtask's work: results, and changes that are not yet applied.
 
     Attributes:
-        keys: of the slots that the messages speak of.
+        keys: the keys of the slots in the messages.
     """
 
     keys: list[Any]
@@ -51,10 +51,10 @@ class Subtask:
         self._stepping: Told = {}
 
     def open(self, now: Told) -> None:
-        """Opens a function of its own, unless there is one that can go on.
+        """Opens a function for the subtask, unless it has one that can continue.
 
         Args:
-            now: what a task is told beside what a subtask always is.
+            now: the task's control values, besides those that each task of the subtask gets.
         """
         control = self._told(now)
         if self._operator is not None and not self._operator.goes_on(control):

@@ -17,7 +17,7 @@ from keystate.testing._rows import InputEncoder, Rows
 from keystate.testing._setup import Setup
 from keystate.testing._short import rows_of, two_inputs
 
-#: What the streams that are connected are told besides.
+#: The options that belong to the method of the connected streams.
 _OPTIONS = {"ordered_by", "time_mode", "late_output", "on_error", "name"}
 
 
@@ -35,8 +35,8 @@ class KeyedTwoInputHarness(OperatorHarness):
         output_schema: the rows it emits.
         parallelism: the number of subtasks.
         max_parallelism: the number of key groups.
-        event_time1: the column of the first input that would have a watermark, if one has.
-        event_time2: the column of the second input that would have one.
+        event_time1: the watermark's column of the first input, if it has a watermark.
+        event_time2: the watermark's column of the second input, if it has one.
         side_outputs: as for :class:`KeyedProcessHarness`.
         options: `ordered_by`, `time_mode`, `late_output` and `name`, as for
             :meth:`keystate.ConnectedStreams.process`.

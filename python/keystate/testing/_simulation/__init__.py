@@ -1,1 +1,1 @@
-"""Simulation of an operator: random schedules, what must hold, and the smallest failing one."""
+"""Simulation of an operator: random schedules, invariants, and the smallest failing schedule."""

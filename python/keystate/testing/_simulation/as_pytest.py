@@ -66,7 +66,7 @@ class _Test:
         return f"{head}\n\n\ndef test_{name}() -> None:\n{body}\n"
 
     def _named(self, thing: Any, otherwise: str) -> str:
-        """What code calls something of the user's."""
+        """The code that names something of the user's."""
         if thing is not None:
             try:
                 return self._write.function(thing)

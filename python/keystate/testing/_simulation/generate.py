@@ -146,7 +146,7 @@ def _next(
 
 
 def _events(before: int, rng: random.Random) -> list[Event]:
-    """What happens to the operator before a micro-batch."""
+    """Random events of the operator before a micro-batch."""
     if rng.random() < 0.6:
         return []
     kind = rng.choice(list(EventKind))

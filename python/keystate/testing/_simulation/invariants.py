@@ -1,4 +1,4 @@
-"""What must hold whatever happens to an operator."""
+"""Invariants that must hold for an operator in every schedule."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Split = tuple[tuple[int, ...], ...]
 
 _NOT_EACH_TIME = "not the same each time"
 
-#: What is found, by the event that it takes.
+#: The invariant that an event tests.
 _OF_EVENT = {
     EventKind.WORKER_RESTART: "attributes",
     EventKind.LOST_ATTEMPT: "outside",
@@ -86,7 +86,7 @@ def hold_with_events(system: SystemUnderTest, schedule: Schedule) -> Finding | N
 
 
 def _difference(system: SystemUnderTest, schedule: Schedule) -> str | None:
-    """What the events of a schedule change; nothing if the function fails without them too."""
+    """The difference that a schedule's events make; none if the function fails without them too."""
     outcome = system.run(without_events(schedule))
     return None if outcome.error is not None else outcome.difference(system.run(schedule))
 
@@ -181,7 +181,7 @@ def hold_in_any_order(
 
 
 def all_results(rows: list[Any]) -> Any:
-    """What is compared if nothing else is asked for: all that was emitted, in any order."""
+    """The default value to compare: all emitted rows, in any order."""
     return sorted(rows, key=canonical)
 
 

@@ -10,7 +10,7 @@ from keystate._types.canonical import canonical, same
 
 
 class EventKind(enum.IntEnum):
-    """What may happen to an operator, from the least to the most."""
+    """The kinds of events of an operator, from the least to the most severe."""
 
     #: The worker ends; the next one unpickles the function again.
     WORKER_RESTART = 0
@@ -23,11 +23,11 @@ class EventKind(enum.IntEnum):
 
 
 class Event(NamedTuple):
-    """What happens to an operator before a micro-batch.
+    """An event of an operator before a micro-batch.
 
     Attributes:
-        kind: what it is.
-        number: of ``RESTORE`` how many micro-batches, of ``RESCALE`` the number of subtasks.
+        kind: its kind.
+        number: for ``RESTORE`` the number of micro-batches, for ``RESCALE`` that of subtasks.
     """
 
     kind: EventKind
@@ -61,12 +61,12 @@ def without_events(schedule: Schedule) -> Schedule:
 
 @dataclass
 class Outcome:
-    """What a schedule gives.
+    """The outcome of a schedule.
 
     Attributes:
-        results: the rows that each micro-batch emitted; of a side output with its tag's id.
-        states: by the state's name and the key what is stored; of ``$timers`` the timers.
-        error: what the function failed with; ``None`` if it did not.
+        results: the rows that each micro-batch emitted; rows of a side output with its tag's id.
+        states: the stored values by the state's name and the key; under ``$timers`` the timers.
+        error: the function's error; ``None`` if it did not fail.
     """
 
     results: list[list[Any]]

@@ -76,12 +76,12 @@ class SystemUnderTest:
         return Run(self, self.harness.of(self._operator, side_outputs=self.side_outputs))
 
     def run(self, schedule: Schedule, snapshot: Snapshot | None = None) -> Outcome:
-        """What a schedule gives."""
+        """The outcome of a schedule."""
         kinds = {event.kind for batch in schedule for event in batch.events}
         return self.start(snapshot).outcome(schedule, restores=EventKind.RESTORE in kinds)
 
     def run_to_end(self, schedule: Schedule) -> tuple[Schedule, Outcome]:
-        """What a schedule gives when its timers have fired; and the whole schedule."""
+        """Runs a schedule until its timers have fired; returns it whole, with its outcome."""
         run = self.start()
 
         def batches() -> Iterator[Batch]:
@@ -148,7 +148,7 @@ class Run:
         return Outcome(self._results, _content(self.harness))
 
     def _happens(self, event: Event, batch: Batch) -> None:
-        """What happens before a micro-batch."""
+        """Applies an event before a micro-batch."""
         parallelism = self.harness._setup.parallelism
         if event.kind is EventKind.LOST_ATTEMPT:
             attempt = self._system.restore(self.harness.snapshot(), parallelism)
@@ -188,7 +188,7 @@ class Run:
 
 
 def error_line(error: KeystateError) -> str:
-    """What an error says, in a line."""
+    """The message of an error, in one line."""
     cause = error.__cause__ or error.__context__
     if isinstance(error, FunctionError) and cause is not None:
         return f"{type(cause).__name__}: {cause}"

@@ -1,8 +1,8 @@
-"""What is done for every row: compiled, if a C compiler was there when Keystate was installed.
+"""The code that runs for every row, compiled if a C compiler was found at installation.
 
-``native.c`` and ``plain.py`` have the same, and give the same. The environment variable
-``KEYSTATE_NATIVE=0`` chooses the one in Python; workers need it too. So does a Python that runs
-without its global lock, for the compiled one is not made for that.
+``native.c`` and ``plain.py`` have the same functions with the same results. The environment
+variable ``KEYSTATE_NATIVE=0`` chooses the one in Python; workers need the variable too. A Python
+without its global lock also uses the one in Python, since the compiled code needs the lock.
 """
 
 from __future__ import annotations

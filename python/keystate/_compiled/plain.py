@@ -1,4 +1,4 @@
-"""What is done for every row, in Python."""
+"""The code that runs for every row, in Python."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Take = Callable[[Any], Any]
 
 
 class Cursor:
-    """The slot of the key at hand, and the row; ``None`` where there is none."""
+    """The slot of the current key, and the current row; ``None`` where there is none."""
 
     def __init__(self) -> None:
         self.slot: int | None = None
@@ -47,15 +47,15 @@ class MapCells:
 
 
 class Field(NamedTuple):
-    """Which values of a row's field need no look at what they are.
+    """Says which values of a row's field need no conversion or copy.
 
     Attributes:
-        cls: of just this class, they are read as they are written; ``None``: no value is. Of
-            times only those without a zone that are no second of two (``fold``).
-        frozen: of just this class, they never change; ``None``: that can't be told.
-        nullable: whether ``None`` is one.
-        lowest: of ints.
-        highest: of ints.
+        cls: values of exactly this class are read as they are written; ``None``: no value is. A
+            time must also have no zone, and not be the second of two equal times (``fold``).
+        frozen: values of exactly this class never change; ``None``: the class does not show it.
+        nullable: whether ``None`` is allowed.
+        lowest: the lowest int.
+        highest: the highest int.
         single: whether floats must fit into 32 bits.
     """
 
@@ -70,12 +70,12 @@ class Field(NamedTuple):
 def row_reader(
     cls: type, as_read: Callable[[Any], Any], fields: tuple[Field, ...]
 ) -> Callable[[Any], Any]:
-    """What makes a row of a tuple: of this class if all values are as the fields say.
+    """Returns a function that makes a row from a tuple, fast if all values are as the fields say.
 
     Args:
-        cls: the rows', derived from tuple.
-        as_read: does the same for every tuple, or raises an error.
-        fields: of the rows.
+        cls: the class of the rows, derived from tuple.
+        as_read: makes a row from any tuple, or raises an error.
+        fields: the fields of the rows.
     """
     return as_read
 
@@ -83,15 +83,15 @@ def row_reader(
 def row_taker(
     cls: type, slow: Callable[[Any], Any], fields: tuple[Field, ...]
 ) -> Callable[[Any], Any]:
-    """What takes a result as it is now: itself if it never changes, else what a function makes.
+    """Returns a function that takes a result as it is now: itself if it never changes, or a copy.
 
-    A result that never changes is a tuple, or a row of this class, of values of the fields' frozen
-    classes; or the bare value of the only field.
+    A result that never changes is a tuple, or a row of this class, whose values have the fields'
+    frozen classes; or the bare value of the only field.
 
     Args:
-        cls: the rows', derived from tuple.
-        slow: makes of any other result one that does not change with it.
-        fields: of the rows.
+        cls: the class of the rows, derived from tuple.
+        slow: makes a copy of any other result, which does not change with it.
+        fields: the fields of the rows.
     """
     width, only = len(fields), fields[0] if len(fields) == 1 else None
 

@@ -1,4 +1,4 @@
-"""What Keystate asks of the JVM of a session, of whichever kind the session is."""
+"""The calls of a session's JVM that Keystate needs, for all kinds of sessions."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Jvm(ABC):
 
     @abstractmethod
     def value(self, session: Any, method: str, *arguments: Any) -> Any:
-        """What a method returns that returns a string, a number or nothing."""
+        """Calls a method that returns a string, a number or nothing."""
 
     def frame(self, session: Any, method: str, *arguments: Any) -> DataFrame:
-        """What a method returns that returns a DataFrame."""
+        """Calls a method that returns a DataFrame."""
         raise TypeError(f"{method} needs a Spark session")
 
     def task(self, task: TaskFunction) -> Any:
@@ -45,11 +45,11 @@ class Jvm(ABC):
 
     @abstractmethod
     def message(self, error: Exception) -> str:
-        """What a JVM's exception says."""
+        """The message of a JVM's exception."""
 
     @abstractmethod
     def refused(self, error: Exception) -> str | None:
-        """What the disk or the object store says that made a JVM's exception; None: it did not."""
+        """The message of the disk or object store, if it caused a JVM's exception; else None."""
 
 
 def called(kind: Callable[..., Callable[[], Any]], task: TaskFunction) -> Any:
@@ -64,7 +64,7 @@ def called(kind: Callable[..., Callable[[], Any]], task: TaskFunction) -> Any:
 
 
 def refusal(exception: Any) -> str | None:
-    """What the first `IOException` says among an exception of py4j's and its causes; None: none."""
+    """The message of the first `IOException` among a py4j exception and its causes; or None."""
     while exception is not None:
         kind = exception.getClass()
         name = kind.getSimpleName()

@@ -91,7 +91,7 @@ def check_session(df: Any) -> None:
 
 
 def allowed_pickles(session: SparkSession) -> tuple[str, ...]:
-    """What pickles in a checkpoint may name, by the session's setting."""
+    """The names that pickles in a checkpoint may load, from the session's setting."""
     names = session.conf.get(SETTING, "") or ""
     return tuple(name.strip() for name in names.split(",") if name.strip())
 
@@ -103,10 +103,10 @@ def check_source_session(session: SparkSession) -> None:
 
 
 def process(operator: Operator) -> DataFrame:
-    """What an operator emits.
+    """The output of an operator.
 
     Raises:
-        DeclarationError: it is not well declared.
+        DeclarationError: the operator is not well declared.
     """
     first = operator.rows.df
     if isinstance(first, SchemaRows):
@@ -142,34 +142,34 @@ def without_repeats(rows: DataFrame, columns: Sequence[int]) -> DataFrame:
 
 @dataclass(frozen=True)
 class Selected:
-    """What is selected of rows before they are made fewer, and of what comes of them.
+    """The columns to select before rows are aggregated, and from the aggregated rows.
 
     Attributes:
-        read: expressions of SQL, of the rows.
-        made: likewise of what comes of these, each with its name and its metadata.
+        read: SQL expressions over the rows.
+        made: SQL expressions over the aggregated rows, each with its name and its metadata.
     """
 
     read: Sequence[str]
     made: Sequence[tuple[str, str, dict[str, Any]]]
 
     def to_json(self) -> str:
-        """What the JVM reads."""
+        """The JSON that the JVM reads."""
         return json.dumps([self.read, self.made])
 
 
 def distinct_hashes(
     rows: DataFrame, selected: Selected, group_columns: int, wanted: Sequence[int]
 ) -> DataFrame:
-    """Makes the rows of a group fewer before a shuffle, with the least hashes of their values.
+    """Aggregates the rows of a group before a shuffle to the least hashes of their values.
 
     Args:
         rows: the rows.
-        selected: what is read of them. What comes of it has the group's columns, how many rows it
-            has, and for each value its hashes as bytes, eight each, the lowest first. The columns
-            after those of the group are named ``_0`` and so on.
-        group_columns: how many of the first columns that are read tell the group; the others are
+        selected: the columns to select. An aggregated row has the group's columns, the number of
+            its rows, and for each value its hashes as bytes, eight each, the lowest first. The
+            columns after those of the group are named ``_0`` and so on.
+        group_columns: the number of first selected columns that form the group; the others are
             values.
-        wanted: for each of these how many hashes.
+        wanted: the number of hashes for each value.
     """
     jvm, told = _jvm(rows.sparkSession), json.dumps(list(wanted))
     arguments = (rows, selected.to_json(), group_columns, told)
@@ -182,14 +182,14 @@ def partial_aggregate(
     group_columns: int,
     functions: Sequence[tuple[str, int]],
 ) -> DataFrame:
-    """Makes the rows of a group fewer before a shuffle, by Spark's hash aggregate.
+    """Aggregates the rows of a group before a shuffle with Spark's hash aggregate.
 
     Args:
         rows: the rows.
-        selected: what is read of them. What comes of it has the group's columns, and one for each
+        selected: the columns to select. An aggregated row has the group's columns, and one for each
             function, named ``_0`` and so on.
-        group_columns: how many of the first columns that are read tell the group.
-        functions: names, each with the index of the column that it is of; -1 if it is of rows.
+        group_columns: the number of first selected columns that form the group.
+        functions: names, each with the index of its argument's column; -1 for rows.
     """
     jvm, told = _jvm(rows.sparkSession), json.dumps(functions)
     arguments = (rows, selected.to_json(), group_columns, told)
@@ -240,7 +240,7 @@ def max_entries(session: SparkSession) -> int | None:
 
 
 def operation(session: SparkSession, method: str, *arguments: Any) -> Any:
-    """What a method finds that returns JSON; for the arguments see :func:`call`."""
+    """Calls a method that returns JSON; returns the parsed JSON. For arguments see :func:`call`."""
     return json.loads(call(session, method, *arguments))
 
 

@@ -62,7 +62,7 @@ def session_archive() -> Path | None:
 
 def session_options() -> str:
     """By these a session's JVM uses its archive; empty as long as there is none."""
-    # Which Java there is may only be told by starting it: not before there is any archive.
+    # To know the Java's version may need a start of Java, so first see whether any archive exists.
     archive = session_archive() if any(_archives()) else None
     if archive is None or not archive.exists():
         return ""

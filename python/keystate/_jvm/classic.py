@@ -36,12 +36,12 @@ class ClassicJvm(Jvm):
             ) from None
 
     def value(self, session: SparkSession, method: str, *arguments: Any) -> Any:
-        """What a method returns that returns a string, a number or nothing."""
+        """Calls a method that returns a string, a number or nothing."""
         bridge = getattr(_jvm(session), _BRIDGE).of(session._jsparkSession)
         return getattr(bridge, method)(*map(_java, arguments))
 
     def frame(self, session: SparkSession, method: str, *arguments: Any) -> DataFrame:
-        """What a method returns that returns a DataFrame."""
+        """Calls a method that returns a DataFrame."""
         return DataFrame(self.value(session, method, *arguments), session)
 
     def task(self, task: TaskFunction) -> Any:
@@ -53,12 +53,12 @@ class ClassicJvm(Jvm):
         return _wrap_function(session.sparkContext, source)  # type: ignore[arg-type]
 
     def message(self, error: Exception) -> str:
-        """What a JVM's exception says."""
+        """The message of a JVM's exception."""
         assert isinstance(error, Py4JJavaError)
         return error.java_exception.getMessage() or ""
 
     def refused(self, error: Exception) -> str | None:
-        """What the disk or the object store says that made a JVM's exception; None: it did not."""
+        """The message of the disk or object store, if it caused a JVM's exception; else None."""
         assert isinstance(error, Py4JJavaError)
         return refusal(error.java_exception)
 

@@ -85,14 +85,14 @@ class ConnectJvm(Jvm):
         self._checked.add(session)
 
     def value(self, session: SparkSession, method: str, *arguments: Any) -> Any:
-        """What a method returns that returns a string, a number or nothing."""
+        """Calls a method that returns a string, a number or nothing."""
         (row,) = DataFrame(_BridgeCall(method, arguments), session).collect()
         return json.loads(row[0])
 
     def frame(self, session: SparkSession, method: str, *arguments: Any) -> DataFrame:
-        """What a method returns that returns a DataFrame.
+        """Calls a method that returns a DataFrame.
 
-        The server makes its plan at once, so that an error comes here.
+        The server makes the plan at once, so that an error is raised here.
         """
         made = DataFrame(_BridgeCall(method, arguments), session)
         made.schema  # noqa: B018
@@ -107,13 +107,13 @@ class ConnectJvm(Jvm):
         return _Reader(source)
 
     def message(self, error: Exception) -> str:
-        """What a JVM's exception says."""
+        """The message of a JVM's exception."""
         assert isinstance(error, SparkConnectGrpcException)
         # The client puts the class of an exception that it has none for before its message.
         return re.sub(r"^\(keystate\.[\w.]+\) ", "", error.getMessage())
 
     def refused(self, error: Exception) -> str | None:
-        """What the disk or the object store says that made a JVM's exception; None: it did not."""
+        """The message of the disk or object store, if it caused a JVM's exception; else None."""
         assert isinstance(error, SparkConnectGrpcException)
         found = _REFUSED.match(error.getMessage())
         return f"{found[2]} ({found[1]})" if found else None
@@ -140,7 +140,7 @@ class _Reader:
 
 
 class _BridgeCall(LogicalPlan):
-    """What a method of the jar returns, as a plan."""
+    """A plan whose result is that of a method of the jar."""
 
     def __init__(self, method: str, arguments: Sequence[Any]) -> None:
         flat = list(_flat(arguments))

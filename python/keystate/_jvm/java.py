@@ -24,10 +24,10 @@ def found_java() -> str:
 
 
 def told_version(java: str) -> str:
-    """What it says of its version.
+    """The version that a Java reports.
 
     Raises:
-        ConfigurationError: it does not run.
+        ConfigurationError: the Java does not run.
     """
     try:
         told = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
@@ -37,10 +37,10 @@ def told_version(java: str) -> str:
 
 
 def identity(java: str) -> list[str]:
-    """What is another for each Java, even if a new one comes into the same folder.
+    """Values that differ for each Java, even if a new one is installed into the same folder.
 
     Raises:
-        ConfigurationError: it does not run.
+        ConfigurationError: the Java does not run.
     """
     java = os.path.realpath(java)
     modules = Path(java).parents[1] / "lib" / "modules"
@@ -49,7 +49,7 @@ def identity(java: str) -> list[str]:
 
 
 def no_java(reason: str) -> ConfigurationError:
-    """What is raised where no JVM can be started."""
+    """The error for a place where no JVM can be started."""
     return ConfigurationError(
         f"Java did not start ({reason}): Spark needs Java 17 or newer, by JAVA_HOME or on the "
         "path; --verbose shows what it says",

@@ -110,16 +110,16 @@ class LocalJvm(Jvm):
         """Does nothing: the jar was chosen when the JVM started."""
 
     def value(self, session: LocalReader, method: str, *arguments: Any) -> Any:
-        """What a method returns that returns a string or a number."""
+        """Calls a method that returns a string or a number."""
         return getattr(session.bridge, method)(*arguments)
 
     def message(self, error: Exception) -> str:
-        """What a JVM's exception says."""
+        """The message of a JVM's exception."""
         assert isinstance(error, Py4JJavaError)
         return error.java_exception.getMessage() or ""
 
     def refused(self, error: Exception) -> str | None:
-        """What the disk or the object store says that made a JVM's exception; None: it did not."""
+        """The message of the disk or object store, if it caused a JVM's exception; else None."""
         assert isinstance(error, Py4JJavaError)
         return refusal(error.java_exception)
 

@@ -95,7 +95,7 @@ def check_spark_version() -> str:
 
 
 def of_line(name: str) -> list[str]:
-    """What a list of :func:`versions` is for the installed PySpark's line."""
+    """A list of :func:`versions`, for the installed PySpark's line."""
     known = versions()
     return known.get(f"{name}{_line(pyspark.__version__)}", known[name]).split()
 
@@ -242,7 +242,7 @@ def _use_class_archive(builder: SparkSession.Builder) -> None:
 
 
 def _setting(options: dict[str, Any], key: str) -> str | None:
-    """What the user set: on the builder, or for the JVM that is or will be started."""
+    """The user's setting: on the builder, or for the JVM that is or will be started."""
     if key in options:
         return str(options[key])
     if _jvm() is not None:

@@ -1,4 +1,4 @@
-"""Operators whose state is written, as the jar is told of them."""
+"""Operators whose state is written, in the form that the jar takes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class WrittenOperator(NamedTuple):
 
     Attributes:
         number: its number in the new checkpoint.
-        origin: its number in the checkpoint that is edited; ``None`` if it is new.
-        stream: with the key columns, and no rows.
+        origin: its number in the edited checkpoint; ``None`` if it is new.
+        stream: a stream with the key columns, and no rows.
         keys: the names of the key columns.
-        required: the names of those that are never null.
-        spec: JSON of the operator with those of its states that have rows.
-        kept: by name the states that stay, and their new names.
-        rows: of the states that are written.
+        required: the names of the key columns that are never null.
+        spec: JSON of the operator with the states that have rows.
+        kept: the current and the new name of each kept state.
+        rows: the rows of the written states.
         lists: its operator state; ``None`` if it has none.
-        has_run: whether it goes on in the place of one that a query has had.
+        has_run: whether it replaces an operator of the query.
     """
 
     number: int
@@ -40,7 +40,7 @@ class WrittenOperator(NamedTuple):
 
 
 def arguments(operators: Sequence[WrittenOperator]) -> tuple[Any, ...]:
-    """What the methods `create` and `edit` of the jar take of operators."""
+    """The operators as arguments of the jar's methods `create` and `edit`."""
     described = [
         {
             "number": one.number,

@@ -30,11 +30,11 @@ from keystate.functions.dead_letters import OnError
 
 @dataclasses.dataclass(frozen=True)
 class CombiningTask:
-    """What ``mapInArrow`` calls. Only then its class is loaded, which needs NumPy.
+    """The function for ``mapInArrow``. It loads its class, which needs NumPy, when it is called.
 
     Attributes:
-        name: of the class, in ``keystate._worker.combining``.
-        arguments: what it is made with.
+        name: the name of the class in ``keystate._worker.combining``.
+        arguments: the arguments of the class.
     """
 
     name: str
@@ -65,14 +65,14 @@ def why_not(
     late_output: OutputTag | None,
     on_error: OnError,
 ) -> DeclarationError | None:
-    """What needs the rows of a stream one by one; ``None`` if they may be combined.
+    """The error that rows can't be combined before the shuffle; ``None`` if they can.
 
     Args:
         rows: the stream.
-        cols: its key columns, as the user gave them.
-        time_mode: which clock the operator goes by.
-        late_output: where late rows were to go.
-        on_error: what was to become of a row that fails.
+        cols: its key columns, in the user's form.
+        time_mode: the operator's time mode.
+        late_output: the side output for late rows.
+        on_error: the policy for rows that fail.
     """
     marked = [field.name for field in rows.row_type.fields if DELAY_KEY in field.metadata]
     if late_output is not None:

@@ -27,9 +27,9 @@ class Input:
     Attributes:
         df: its rows.
         keys: its key columns; none if it is not keyed.
-        order: what the rows of a key are sorted by.
+        order: the columns that sort the rows of a key.
         shape: how rows become objects of a dataclass; ``None`` if they are Rows.
-        max_parallelism: the number of key groups, if it is told.
+        max_parallelism: the number of key groups, if it is given.
         time_column: the index of the column with a row's event time; ``None`` if there is none.
         late_output: where its late rows go; ``None`` if they are dropped.
         key_names: the names of its key columns; ``None`` if one of them is no column by its name.
@@ -69,7 +69,7 @@ class Input:
 
 
 class InputRole(enum.Enum):
-    """What the second input of an operator is for; the values are those of the jar."""
+    """The role of an operator's second input; the values are those of the jar."""
 
     #: Rows for a function of two inputs; within a micro-batch they come after those of the first.
     CONNECTED = "connected"
@@ -98,18 +98,18 @@ class SecondInput:
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
-    """An operator as it is declared, for a query and for the test harness.
+    """A declared operator, for a query and for the test harness.
 
     Attributes:
-        function_spec: its function, and how that is called.
-        rows: its first input, which tells the names of the key columns.
+        function_spec: its function, and how the function is called.
+        rows: its first input, which gives the key columns their names.
         output_schema: the rows of its main output.
         second_input: its second input, if it has one.
-        name: its name, if it is told.
-        time_mode: which clock it goes by.
-        max_parallelism: the number of key groups, if it is told.
+        name: its name, if it is given.
+        time_mode: its time mode.
+        max_parallelism: the number of key groups, if it is given.
         side_outputs: the side outputs that are read.
-        pickles: what pickles in its operator state may name.
+        pickles: the names that pickles in its operator state may load.
     """
 
     function_spec: FunctionSpec
@@ -129,7 +129,7 @@ class Operator:
 
     @property
     def broadcast_input(self) -> SecondInput | None:
-        """What is broadcast to it."""
+        """The operator's broadcast input; ``None`` without one."""
         second = self.second_input
         return second if second is not None and second.role is InputRole.BROADCAST else None
 

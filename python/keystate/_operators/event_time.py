@@ -14,10 +14,10 @@ def time_column(df: DataFrame, event_time: str | None) -> int | None:
 
     Args:
         df: the input.
-        event_time: its name. If it is not told, it is the column with the watermark.
+        event_time: the column's name; ``None`` for the column with the watermark.
 
     Raises:
-        DeclarationError: the column that is named can't be it.
+        DeclarationError: the named column can't be an event time.
     """
     fields = df.schema.fields
     marked = [i for i, field in enumerate(fields) if DELAY_KEY in field.metadata]

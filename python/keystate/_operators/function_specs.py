@@ -28,7 +28,7 @@ def process_spec(fn: Any, calls: AsyncCalls | None = None) -> FunctionSpec:
 
     Args:
         fn: the function.
-        calls: how its calls overlap, if that is told: of an async function only.
+        calls: how its calls overlap, if that is given; for an async function only.
     """
     if isinstance(fn, AsyncKeyedProcessFunction):
         if not callable(fn.timeout):
@@ -149,7 +149,7 @@ def _has_timers(fn: Any) -> bool:
 
 
 def _is_async(fn: Any) -> bool:
-    # Of an object that is called as a function its method tells it.
+    # For a callable object, its method ``__call__`` shows it.
     called = (fn, type(fn).__call__) if callable(fn) else (fn,)
     return any(inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f) for f in called)
 
@@ -157,10 +157,10 @@ def _is_async(fn: Any) -> bool:
 def async_calls(
     capacity: int | None, timeout: timedelta | Time | None, retry: Any, ordered: bool | None
 ) -> AsyncCalls | None:
-    """How calls of an async function overlap; ``None`` if nothing is told.
+    """How calls of an async function overlap; ``None`` if no argument is given.
 
     Raises:
-        DeclarationError: one of these has no value that is allowed.
+        DeclarationError: an argument's value is not allowed.
     """
     if capacity is not None and (type(capacity) is not int or capacity < 1):
         raise DeclarationError(f"capacity is a number of rows of at least 1, got {capacity!r}")

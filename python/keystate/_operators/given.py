@@ -19,12 +19,12 @@ _ONE_BY_ONE = {Style.PROCESS, Style.FLAT_MAP, Style.MAP, Style.SINK, Style.ASYNC
 def given(rows: Input, style: Style) -> Input:
     """An input without the columns whose type has no Python value, such as a variant.
 
-    They are left out for functions of batches. In rows there is something in place of them, which
-    tells the column to a function that looks at it. Keys, orders and windows must not have them.
+    For functions of batches the columns are left out. Rows have a placeholder instead, which names
+    the column to a function that reads it. Keys, orders and windows must not have such columns.
 
     Args:
         rows: the input.
-        style: of the function.
+        style: the function's style.
     """
     if style not in _ONE_BY_ONE and style is not Style.BATCHES:
         return rows

@@ -1,4 +1,4 @@
-"""Functions on their way to the workers: pickled, or an error that tells what can't be."""
+"""Pickles functions for the workers, or raises an error that names what can't be pickled."""
 
 from __future__ import annotations
 

@@ -89,11 +89,11 @@ class SchemaRows(DataFrame):
         return self
 
     def format(self, source: str) -> SchemaRows:
-        """As that of a writer: nothing is written."""
+        """Ignores the option, as a writer's method: nothing is written."""
         return self
 
     def outputMode(self, outputMode: str) -> SchemaRows:
-        """As that of a writer: nothing is written."""
+        """Ignores the option, as a writer's method: nothing is written."""
         return self
 
     def position(self, column: Any) -> int:

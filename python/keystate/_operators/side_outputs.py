@@ -20,10 +20,10 @@ Write = Callable[[DataFrame, int], Any]
 
 
 class ResultDataFrame(DataFrame):
-    """What an operator emits: a DataFrame of its main output, from which side outputs can be had.
+    """An operator's output: a DataFrame of its main output, with methods for its side outputs.
 
-    Each of these is a DataFrame of its own, and a query that reads one runs the function for it.
-    To have several outputs of one run, use :meth:`write_outputs` or :meth:`with_side_outputs`.
+    Each side output is a DataFrame of its own, and a query that reads one runs the function for it.
+    To get several outputs from one run, use :meth:`write_outputs` or :meth:`with_side_outputs`.
     """
 
     #: The operator as it was declared.

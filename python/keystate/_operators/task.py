@@ -1,4 +1,4 @@
-"""What an operator runs in its tasks: a function with all that was declared of it, checked."""
+"""The function that an operator runs in its tasks, with its checked declarations."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _output_type(operator: Operator) -> T.StructType:
 
 
 def operator_spec(operator: Operator, function: SentFunction) -> OperatorSpec:
-    """What worker and JVM are told of an operator.
+    """The specification of an operator that worker and JVM get.
 
     Args:
         operator: the operator.

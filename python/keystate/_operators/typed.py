@@ -1,4 +1,4 @@
-"""Rows as objects of a dataclass, and what a function's type parameters tell of its output."""
+"""Rows as objects of a dataclass, and output schemas from a function's type parameters."""
 
 from __future__ import annotations
 

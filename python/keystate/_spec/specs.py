@@ -78,7 +78,7 @@ class StateSpec:
         return codec(self.key_type, self.key_shape)
 
     def to_json(self) -> dict[str, Any]:
-        """What the JVM reads."""
+        """The JSON that the JVM reads."""
         names = StateFields
         return {
             names.NAME: self.name,
@@ -123,7 +123,7 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class SubtaskStateSpec:
-    """What each subtask keeps without keys.
+    """The state that each subtask keeps without keys.
 
     Attributes:
         lists: the operator states, and which of them are union states.
@@ -167,7 +167,7 @@ class EndedWindows:
     results: tuple[tuple[str, str], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """What the JVM reads."""
+        """The JSON that the JVM reads."""
         names = WindowFiringFields
         return {
             names.STATE: self.state,
@@ -182,9 +182,9 @@ class OperatorSpec:
     """One operator.
 
     Attributes:
-        name: its name, if it is told.
-        max_parallelism: the number of key groups, if it is told.
-        time_mode: which clock it goes by.
+        name: its name, if it is given.
+        max_parallelism: the number of key groups, if it is given.
+        time_mode: its time mode.
         timers: whether the function can have timers.
         states: the keyed states.
         broadcast: the broadcast states.
@@ -215,7 +215,7 @@ class OperatorSpec:
         return tuple(state for state, _ in self.subtask_state.lists) if self.subtask_state else ()
 
     def to_json(self) -> str:
-        """What the JVM reads."""
+        """The JSON that the JVM reads."""
         names = OperatorFields
         return json.dumps(
             {
@@ -317,7 +317,7 @@ def check_name(name: str) -> None:
 
 
 def _default_of(descriptor: StateDescriptor) -> Any:
-    """The value that a key's state begins with, where the descriptor tells it."""
+    """The descriptor's default value for a key's state, if it has one."""
     if isinstance(descriptor, ValueStateDescriptor):
         return descriptor.default
     return descriptor.initial_value if isinstance(descriptor, FoldingStateDescriptor) else None
@@ -333,7 +333,7 @@ def check_columns(schema: T.StructType, place: str) -> None:
 
 
 def check_distinct(schema: T.StructType, place: str) -> None:
-    """Raises DeclarationError when two columns have one name: a row could not tell them apart."""
+    """Raises DeclarationError when two columns have the same name, ambiguous in a row."""
     for name, count in Counter(schema.fieldNames()).items():
         if count > 1:
             raise DeclarationError(

@@ -19,11 +19,11 @@ class TimeMode(Enum):
     AS_BEFORE = ""
 
 
-#: Those that an operator of a query can have.
+#: The modes that an operator of a query can have.
 DECLARED = (TimeMode.AUTO, TimeMode.EVENT_TIME, TimeMode.PROCESSING_TIME, TimeMode.NONE)
-#: Those that an operator of a checkpoint can have.
+#: The modes that an operator of a checkpoint can have.
 STORED = (TimeMode.NONE, TimeMode.PROCESSING_TIME, TimeMode.EVENT_TIME)
-#: Those that an operator can be written with. `AUTO` is that of the query that starts with it.
+#: The modes that an operator can be written with. `AUTO` is that of the query that starts with it.
 WRITTEN = (TimeMode.AUTO, *STORED)
 
 

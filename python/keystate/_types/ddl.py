@@ -178,7 +178,7 @@ def meant(text: str, names: Sequence[str]) -> str | None:
 
 
 def column_of(text: str, columns: T.StructType) -> str | None:
-    """As `meant`, where a name with a dot may also be a part of a column, which is no column."""
+    """The column that `meant` finds; ``None`` if a name with a dot means a part of a column."""
     head, dot, _ = text.partition(".")
     nested = (T.StructType, T.MapType, T.ArrayType)
     parted = (f.name.lower() for f in columns.fields if isinstance(f.dataType, nested))

@@ -1,4 +1,4 @@
-"""JSON by Spark's ``to_json`` that tells rows apart."""
+"""JSON by Spark's ``to_json`` that differs for different rows."""
 
 #: By default times have no more than their milliseconds, and what is null is left out.
 EXACT_JSON = {

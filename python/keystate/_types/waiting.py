@@ -1,4 +1,4 @@
-"""Waits for what tells nobody that it has come."""
+"""Waits by polling for a condition that sends no notification."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What runs in Spark's Python workers. Nothing here imports py4j."""
+"""The code that runs in Spark's Python workers. Nothing here imports py4j."""

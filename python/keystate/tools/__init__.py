@@ -1,1 +1,1 @@
-"""What the ``keystate`` command runs."""
+"""The subcommands of ``keystate``."""

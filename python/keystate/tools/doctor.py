@@ -87,7 +87,7 @@ def python_side() -> Iterator[Finding]:
 
 
 def compiled() -> Finding:
-    """Whether what is done for every row is compiled."""
+    """Whether the code that runs for every row is compiled."""
     if NATIVE is not None:
         return Finding("what is done for every row is compiled")
     if os.environ.get("KEYSTATE_NATIVE") == "0" or not _has_lock():
@@ -168,7 +168,7 @@ def session_side(
     Args:
         spark: the session.
         folder: where the checkpoint will be.
-        say: told what is begun that takes seconds.
+        say: gets a message before each step that takes seconds.
     """
     yield from settings(spark)
     yield executor(spark)

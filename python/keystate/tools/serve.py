@@ -115,7 +115,7 @@ class StateServer(ThreadingHTTPServer):
         return simple_page(self._checkpoint, f'<p><a href="/">back</a></p>{timeline(history)}')
 
     def answer(self, path: str, query: str) -> Any:
-        """What a request gets, as JSON."""
+        """The answer to a request, as JSON."""
         match [unquote(part) for part in path.split("/")]:
             case ["", "inspect"]:
                 return admin.inspect(self._checkpoint, spark=self._session)
@@ -146,7 +146,7 @@ class StateServer(ThreadingHTTPServer):
 
 
 def _parameters(query: str, known: Sequence[str]) -> dict[str, str]:
-    """What a request tells. It needs a key."""
+    """The parameters of a request, which needs a key."""
     given = dict(parse_qsl(query, keep_blank_values=True))
     unknown = sorted(given.keys() - set(known))
     if unknown or "key" not in given:

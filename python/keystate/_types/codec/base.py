@@ -20,7 +20,7 @@ Form = Callable[[Any], Any]
 NONE = type(None)
 
 _EPOCH_TIMEZONE = "UTC"
-# PySpark 4.1's function is told no zone, and takes this one.
+# PySpark 4.1's function gets no zone, and takes this one.
 _ARROW_OPTIONS: dict[str, Any] = (
     {"timezone": _EPOCH_TIMEZONE}
     if "timezone" in inspect.signature(to_arrow_type).parameters

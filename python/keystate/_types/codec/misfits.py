@@ -1,4 +1,4 @@
-"""What a value that does not fit its type is told with."""
+"""Messages for values that do not fit their type."""
 
 from __future__ import annotations
 

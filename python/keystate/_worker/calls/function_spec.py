@@ -28,9 +28,9 @@ class Style(enum.Enum):
     WINDOWS = "windows"
     #: Many rows at once.
     BATCHES = "batches"
-    #: Nothing: it tells aggregates, which are computed by columns.
+    #: No function: it declares aggregates, which are computed by columns.
     COLUMNS = "columns"
-    #: Nothing: it tells windows and aggregates, which are computed by columns; late rows too.
+    #: No function: it declares windows and aggregates, computed by columns; late rows too.
     COLUMN_WINDOWS = "column_windows"
     COLUMN_SESSIONS = "column_sessions"
     #: Row and context, many results that are awaited.
@@ -67,9 +67,9 @@ class FunctionSpec:
         second: the method that takes a row of the second input; empty when there is one input.
         initial: whether the second input is initial state.
         calls: how its calls overlap, if it is an async function.
-        time_columns: for each input the index of the column with the event time, or ``None``. Of a
-            stream it is the column with the watermark, which the JVM tells too.
-        dead_letters: where rows go that it fails on; ``None`` if the query fails.
+        time_columns: for each input the index of the column with the event time, or ``None``. For a
+            stream it is the column with the watermark, which the JVM reports too.
+        dead_letters: where rows that it fails on go; ``None`` if the query fails.
     """
 
     function: Any

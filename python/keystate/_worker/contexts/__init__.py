@@ -1,1 +1,1 @@
-"""What a function is told: the runtime context in ``open``, the context of each row."""
+"""Contexts of a function: the runtime context in ``open``, the context of each row."""

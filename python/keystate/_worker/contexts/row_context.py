@@ -1,4 +1,4 @@
-"""What a function is told with each row and timer."""
+"""The contexts that a function gets with each row and timer."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class RowContext(Cursor, AskedInOpen):
     def timestamp(self) -> int | None:
         """The row's event time in ms since the epoch; a timer's time while it fires.
 
-        ``None`` if the column is null in this row, if a stream has no watermark, or if for a batch
-        DataFrame no ``event_time`` was told.
+        ``None`` if the column is null in this row, if a stream has no watermark, or if a batch
+        DataFrame was given no ``event_time``.
         """
         if self.timer is not None:
             return self.timer[1]

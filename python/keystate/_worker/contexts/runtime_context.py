@@ -1,4 +1,4 @@
-"""What a function is told in ``open``."""
+"""The runtime context, which a function gets in ``open``."""
 
 from __future__ import annotations
 

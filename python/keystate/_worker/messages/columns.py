@@ -55,7 +55,7 @@ class Columns:
         )
 
     def gone(self) -> list[tuple[int, int, int]]:
-        """Those of them that were deleted: they fire only if they have been set again since."""
+        """The due timers that were deleted: they fire only if they have been set again since."""
         domains = self.elements(Message.TIMER_DOMAINS).to_pylist()
         if max(domains, default=0) < GONE:
             return []

@@ -49,7 +49,7 @@ class OperatorStateKeeper:
         unions = [state.name for state, union in spec.lists if union]
         stored, of_all = client.operator_state(unions)
         restored = json.loads(stored) if stored else {"batch": None, "lists": []}
-        # What an instance is restored with was committed. Nobody else is told of it.
+        # What an instance is restored with was committed. Nobody else is notified of it.
         self._snapshot_of: int | None = restored["batch"] if self.is_of_one_task else None
         specs = {state.name: state for state, _ in spec.lists}
         # Lists that the function does not ask for stay what they are.

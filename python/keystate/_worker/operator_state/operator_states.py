@@ -174,7 +174,7 @@ class OperatorStates:
 
 
 class SnapshotContext:
-    """What ``snapshot_state`` is told."""
+    """The context of ``snapshot_state``."""
 
     def __init__(self, batch: int, time: int, raw_keyed: RawKeyedState | None) -> None:
         self._batch = batch

@@ -3,7 +3,7 @@
 A task whose micro-batch has broadcast elements begins with a pass of its own for these: they come
 in, results go out, and with the last answer the changes of the broadcast states. The rows follow in
 another pass, as for any keyed function. The states stay in the worker from one task to the next,
-under a tag that tells whether they are still what is stored; if not, they are asked for.
+under a tag that shows whether they are still the stored states; if not, the worker asks for these.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ class BroadcastRowContext(RowContext):
 
 
 class PlainBroadcastRowContext(BroadcastRowContext, PlainRowContext):
-    """What a row's call is told where there are no keys."""
+    """The context of a row's call in an operator without keys."""
 
 
 def _find(states: dict[str, Any], descriptor: Any) -> Any:

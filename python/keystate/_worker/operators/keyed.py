@@ -222,9 +222,9 @@ class KeyedOperator:
         self._forget()
 
     def _fire_left(self) -> Iterator[pa.RecordBatch]:
-        """Lets timers fire that were set and are due, until there are none.
+        """Fires the timers that were set and are due, until there are none.
 
-        If some are of keys that are not here any more, the JVM is told all changes, and sends them.
+        If some belong to keys that are not here any more, the JVM gets all changes, and sends them.
         """
         if self._fires_all:
             # Its input has ended: all time has passed.

@@ -1,4 +1,4 @@
-"""What a task is told of its operator, besides the function."""
+"""The description of an operator that its tasks get, besides the function."""
 
 from __future__ import annotations
 

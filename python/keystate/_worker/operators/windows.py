@@ -27,7 +27,7 @@ from keystate._worker.state.timer_turns import TimerTurns
 
 _LONGS = codec(T.LongType())
 
-#: Calls something that adds to the results; domain and time tell what it was.
+#: Calls something that adds to the results; domain and time say what it was.
 Attempt = Callable[[Callable[[], None], list[Any], tuple[int, int]], None]
 
 #: Before all event time: there is no watermark yet.

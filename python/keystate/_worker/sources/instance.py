@@ -233,7 +233,7 @@ class Instance:
 
 
 class _SourceRuntimeContext(RuntimeContext):
-    """What a source is told in ``open``."""
+    """The runtime context that a source gets in ``open``."""
 
     def __init__(self, name: str, index: int, of: int) -> None:
         self._subtask = Subtask(name, of, of, index)

@@ -1,17 +1,17 @@
-"""A stateful source's process: what the JVM calls, and the instances that run in it.
+"""A stateful source's process: the methods that the JVM calls, and the source's instances.
 
 ``SourceStream`` on the JVM's side keeps the log; it calls the methods of a stream reader of Spark's
-Python data source API, whose offsets and partitions carry what the two have to tell each other:
+Python data source API, whose offsets and partitions carry the messages between the two:
 
 - ``latestOffset({"begin": batch, "restored": header or null})`` starts the instances;
 - ``latestOffset({})`` waits for rows, and says how many there are and whether all instances have
   ended or are idle;
 - ``partitions({}, {"batch": n})`` ends batch n: a header with the state, then the rows of each
   instance that has any, as Arrow streams;
-- ``commit({"batch": n})`` tells that batch n counts.
+- ``commit({"batch": n})`` says that batch n is committed.
 
-Spark 4.1 tells ``latestOffset`` nothing. There ``commit({"request": ...})`` comes before it, with
-what it would have been told.
+Spark 4.1 passes no arguments to ``latestOffset``. There ``commit({"request": ...})`` comes before
+it, with these arguments.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class SourceReader(DataSourceStreamReader):
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
-        """Starts the instances, or tells what they have."""
+        """Starts the instances, or reports how many rows they have."""
         if start is None:
             start = self._request
         if "begin" in start:

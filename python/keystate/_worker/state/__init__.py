@@ -1,1 +1,1 @@
-"""The kinds of state, and timers: what a worker knows of them, and what it tells the JVM."""
+"""The kinds of state, and timers: a worker's copies of them, and its messages to the JVM."""

@@ -26,7 +26,7 @@ TYPES = {
     Answer.TIMER_SET: pa.int8(),
 }
 
-#: What is known of a timer, and what the JVM is told of it.
+#: The known state of a timer, which is also sent to the JVM.
 DELETED, SET, WAITS = 0, 1, 2
 
 #: Before and after all times.
@@ -52,7 +52,7 @@ class WorkerTimers:
         self._dirty = bytearray()
         self._recent: list[int] = []  # dirty slots
         self._until = [_NEVER, _NEVER]  # by domain, until when timers that are set are due
-        #: Those that were set and are due, as time, domain and slot; some may be gone.
+        #: The timers that were set and are due, as time, domain and slot; some may be gone.
         self._due: list[tuple[int, int, int]] = []
         self._waiting: list[tuple[int, int, int]] = []  # in a batch query
 
@@ -139,7 +139,7 @@ class WorkerTimers:
         return bool(self._due or self._waiting)
 
     def forget_due(self) -> None:
-        """Leaves them to the JVM, which is told all that was changed."""
+        """Leaves the due timers to the JVM, which gets all changes."""
         self._due, self._waiting = [], []
 
     def next_round(self) -> None:

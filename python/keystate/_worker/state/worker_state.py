@@ -148,7 +148,7 @@ class WorkerState(State):
     def _same_key(self) -> Callable[[], None]:
         """A check that raises StateAccessError unless the key is still the one that there is now.
 
-        A slot alone does not tell a key: another one can have it in a later generation.
+        A slot alone does not identify a key: another key can have it in a later generation.
         """
         slot, generation = self._cursor.slot, self._generation
 

@@ -78,7 +78,7 @@ class Fork:
         return batch
 
     def keep(self, first: int, last: int) -> None:
-        """Keeps the old query's state after batch `last`, and the logs of the batches up to it.
+        """Keeps the old query's state after batch `last`, and what each batch up to it began with.
 
         It also keeps which keys the batches forgot, since the states of both are compared.
         """

@@ -51,7 +51,7 @@ class Chart:
 
 
 def charts(operator: dict[str, Any], statistics: dict[str, Any]) -> list[Chart]:
-    """The charts of an operator: of what ``inspect`` found, and of what its statistics tell."""
+    """The charts of an operator, from the result of ``inspect`` and from its statistics."""
     states = [state for state in statistics["states"] if state["sample"]["entries"]]
     made: list[Chart | None] = [
         _entries(statistics["history"]),

@@ -10,7 +10,7 @@ from keystate.tools.page.tables import Table
 
 _HOUR = 3_600_000
 
-#: Fewer batches than this tell nothing.
+#: Fewer batches than this show nothing.
 _LEAST = 3
 
 
@@ -18,8 +18,7 @@ def growth(history: Sequence[dict[str, Any]], limit: int | None) -> Table | None
     """A table with a line for each state, and one for all.
 
     Args:
-        history: the versions that are kept, the oldest first, as the statistics tell. The newer
-            half is looked at.
+        history: the kept versions in the statistics, the oldest first. Only the newer half is used.
         limit: how many entries the operator may have; ``None`` if that is not known.
 
     Returns:
@@ -28,7 +27,7 @@ def growth(history: Sequence[dict[str, Any]], limit: int | None) -> Table | None
     timed = [version for version in history if version["time"] is not None]
     if len(timed) < _LEAST:
         return None
-    # A query fills its state once: the first versions would tell of a growth that has ended.
+    # A query fills its state once: the first versions would show a growth that has ended.
     timed = timed[(len(timed) - 1) // 2 :]
     if timed[-1]["time"] <= timed[0]["time"]:
         return None

@@ -10,7 +10,7 @@ def sizes_of_groups(states: Sequence[dict[str, Any]]) -> tuple[list[int], list[f
     """Entries and bytes of each key group; bytes by the mean size of the entries looked at.
 
     Returns:
-        ``None`` if the version files do not tell entries by key group.
+        ``None`` if the version files do not record entries by key group.
     """
     counted = [state for state in states if state["groups"] is not None]
     if not counted or len(counted) < len(states):
@@ -22,12 +22,12 @@ def sizes_of_groups(states: Sequence[dict[str, Any]]) -> tuple[list[int], list[f
 
 
 def partition_of(group: int, partitions: int, groups: int) -> int:
-    """The partition that has a key group, as ``KeyGroups.subtaskOf`` in the jar tells."""
+    """The partition that has a key group, like ``KeyGroups.subtaskOf`` in the jar."""
     return group * partitions // groups
 
 
 def by_partition(sizes: Sequence[float], partitions: int) -> list[float]:
-    """What each partition has."""
+    """The total of each partition."""
     found = [0.0] * partitions
     for group, of in enumerate(sizes):
         found[partition_of(group, partitions, len(sizes))] += of

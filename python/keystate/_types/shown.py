@@ -1,4 +1,4 @@
-"""What prints itself, and what a notebook shows; :mod:`keystate.tools.page` says how."""
+"""Results that print themselves and that notebooks show, with :mod:`keystate.tools.page`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def renderer() -> Any:
 
 
 class Shown:
-    """What prints itself, and shows itself in a notebook."""
+    """A result that prints itself, and that a notebook shows."""
 
     def __str__(self) -> str:
         text: str = renderer().as_text(self)

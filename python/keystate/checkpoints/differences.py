@@ -18,7 +18,7 @@ CHANGED = "{name}: {now}", "{name}: {was} → nothing", "{name}: {was} → {now}
 
 
 def changed_parts(
-    name: str, before: Any, after: Any, told: tuple[str, str, str] = CHANGED
+    name: str, before: Any, after: Any, texts: tuple[str, str, str] = CHANGED
 ) -> list[str]:
     """The differences of two values of a state; for lists and maps only the differing parts.
 
@@ -26,7 +26,7 @@ def changed_parts(
         name: the state's name.
         before: the first value; ``None`` for nothing.
         after: the second value.
-        told: the texts of a change, in the form of ``CHANGED``.
+        texts: the texts of a change, in the form of ``CHANGED``.
     """
     if name == TIMERS:
         came = [f"timer set: {_timer(one)}" for one in after if one not in before]
@@ -38,12 +38,12 @@ def changed_parts(
             key, was = was_there.get(found, (None, _NOTHING))
             key, now = is_there.get(found, (key, _NOTHING))
             if not same(was, now):
-                changes.append(_change(f"{name}[{key!r}]", was, now, told))
+                changes.append(_change(f"{name}[{key!r}]", was, now, texts))
         return changes
     if isinstance(before, list) and isinstance(after, list) and same(after[: len(before)], before):
         return [f"{name}: + {shorten(one)}" for one in after[len(before) :]]
     was, now = (_NOTHING if value is None else value for value in (before, after))
-    return [_change(name, was, now, told)]
+    return [_change(name, was, now, texts)]
 
 
 def moment(millis: int | None) -> str:
@@ -57,8 +57,8 @@ def moment(millis: int | None) -> str:
     return made.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _change(name: str, before: Any, after: Any, told: tuple[str, str, str]) -> str:
-    came, went, other = told
+def _change(name: str, before: Any, after: Any, texts: tuple[str, str, str]) -> str:
+    came, went, other = texts
     form = came if before is _NOTHING else went if after is _NOTHING else other
     return form.format(name=name, was=shorten(before), now=shorten(after))
 

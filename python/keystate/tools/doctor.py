@@ -52,7 +52,7 @@ _KEYS, _PARTITIONS = 20, (2, 3)
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found."""
+    """The result of one check."""
 
     text: str
     advice: str = ""  # what to do; empty when all is well
@@ -121,7 +121,7 @@ _EXTRAS = {
 
 
 def extras() -> Iterator[Finding]:
-    """What only some features need. None of it has to be there."""
+    """Checks packages that only some features need. All of them are optional."""
     for extra, (what, distribution) in _EXTRAS.items():
         try:
             yield Finding(f"{what}: {distribution} {version(distribution)}")

@@ -1,4 +1,4 @@
-"""What all codecs have, and how they read Arrow arrays."""
+"""The base of all codecs, which read Arrow arrays."""
 
 from __future__ import annotations
 
@@ -52,20 +52,20 @@ class Codec:
     """Converts values of one Spark type; this base those that pyarrow converts itself.
 
     Attributes:
-        plain: values of just this class are read as they are written, so ``as_read`` need not be
-            asked; ``None`` where more than the class counts. What only few of them are, a long
-            of more than 64 bits or a string that is no Unicode, ``is_plain`` tells too.
-        as_key: gives a value that was decoded the form in which a dictionary finds it: hashable,
-            and the same for values that Spark holds equal. ``None`` where that is so already.
-        key_class: values of just this class are keys as they are; for others ask ``key``.
-        frozen: values of just this class never change, and are encoded later as they would be now;
-            ``None`` where that can't be told by the class.
-        naive: values of just this class are read as they are written if they have no zone and are
-            no second of two that look the same (``fold``); ``None`` where that does not hold.
-        mutable: whether what is read can change in place: lists, dicts, dataclasses, and what has
-            one of them in it. It is handed out as a ``copy`` only.
-        column: the column or field that the values are of, for messages; empty if of none.
-        runs_code: whether an input row's value is made by code of the user's: by ``made``.
+        plain: values of exactly this class are read as they are written, without ``as_read``;
+            ``None`` where the class is not enough. ``is_plain`` also checks for rare exceptions: a
+            long of more than 64 bits, or a string that is no Unicode.
+        as_key: converts a decoded value to the form in which a dictionary finds it: hashable, and
+            the same for values that Spark holds equal. ``None`` if values already have this form.
+        key_class: values of exactly this class are keys without conversion; others need ``key``.
+        frozen: values of exactly this class never change, and can be encoded later; ``None`` where
+            the class does not show that.
+        naive: values of exactly this class are read as they are written if they have no zone and
+            are not the second of two equal times (``fold``); ``None`` where that does not hold.
+        mutable: whether a read value can change in place: lists, dicts, dataclasses, and values
+            that contain one. Such a value is handed out only as a ``copy``.
+        column: the column or field of the values, for messages; empty if there is none.
+        runs_code: whether the user's code makes an input row's value, in ``made``.
     """
 
     def __init__(self, data_type: T.DataType, accepted: tuple[type, ...]) -> None:
@@ -103,7 +103,7 @@ class Codec:
         return self.decode(self.encode([value]))[0]
 
     def all_as_read(self, values: Sequence[Any]) -> list[Any]:
-        """What will be read of many values, as a new list."""
+        """The results of ``as_read`` for many values, as a new list."""
         if self.plain is not None and set(map(type, values)) <= {self.plain, NONE}:
             return list(values)
         return list(map(self.as_read, values))

@@ -1,4 +1,4 @@
-"""What is in place of columns whose type has no Python value."""
+"""Placeholders for columns whose type has no Python value."""
 
 from __future__ import annotations
 

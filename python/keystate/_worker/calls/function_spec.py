@@ -84,14 +84,14 @@ class FunctionSpec:
     dead_letters: DeadLetters | None = None
 
     def call(self) -> Callable[..., Any]:
-        """What is called for each row."""
+        """The callable for each row."""
         called: Callable[..., Any] = (
             getattr(self.function, self.method) if self.method else self.function
         )
         return called
 
     def call_second(self) -> Callable[..., Any]:
-        """What is called for each row of the second input."""
+        """The callable for each row of the second input."""
         called: Callable[..., Any] = getattr(self.function, self.second)
         return called
 

@@ -44,7 +44,7 @@ _CALL: ContextVar[Call | None] = ContextVar("call of a function", default=None)
 
 
 def _of_call(name: str) -> property:
-    """What the call at hand has by this name."""
+    """The value of this name in the current call."""
 
     def put(context: AsyncRowContext, value: Any) -> None:
         setattr(context._call(), name, value)
@@ -53,7 +53,7 @@ def _of_call(name: str) -> property:
 
 
 class AsyncRowContext(RowContext):
-    """What a context says of a row is looked up in the call at hand.
+    """A context that looks up each value in the current call.
 
     Python keeps context variables for each asyncio task. So the right one is found wherever a task
     goes on, and in all that it awaits or starts.

@@ -129,7 +129,7 @@ class RawKeyedState:
         return self._output
 
     def take(self) -> dict[int, bytearray]:
-        """What a snapshot wrote, by group."""
+        """The streams that a snapshot wrote, by group."""
         streams = {} if self._output is None else self._output.streams
         self._output = None
         return streams

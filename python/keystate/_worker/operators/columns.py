@@ -1,4 +1,4 @@
-"""What operators have in common whose states are columns."""
+"""The base of operators whose states are columns."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _ROWS_PER_ARROW_BATCH = 10_000
 
 @dataclass(frozen=True)
 class Cut:
-    """What an instance has for a batch: rows as an Arrow stream, and the states after them."""
+    """An instance's part of a batch: rows as an Arrow stream, and the states after them."""
 
     rows: int
     data: bytes

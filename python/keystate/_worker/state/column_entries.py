@@ -56,17 +56,17 @@ class Entries:
         return sum(part.nbytes for part in self.parts)
 
     def select(self, mask: Numbers) -> Entries:
-        """Those of them where `mask` is true. If it is everywhere, they share memory with these."""
+        """The entries where `mask` is true. If it is true everywhere, the result shares memory."""
         if mask.all():
             return self._like(self._columns(), list(self.parts))
         return self._like([c[mask] for c in self._columns()], filtered(self.parts, mask))
 
     def take(self, places: Numbers) -> Entries:
-        """Those of them at these places, in this order."""
+        """The entries at these places, in this order."""
         return self._like([c[places] for c in self._columns()], taken(self.parts, places))
 
     def slice(self, start: int, stop: int) -> Entries:
-        """Those from one place up to another. They share memory with these."""
+        """The entries from one place up to another. The result shares memory with these."""
         parts = [part[start:stop] for part in self.parts]
         return self._like([c[start:stop] for c in self._columns()], parts)
 
@@ -134,7 +134,7 @@ class Entries:
         return self._like(self._columns(), taken(parts, back))
 
     def groups(self) -> Groups:
-        """Those of a key and window together, sorted by slot, and then as the JVM has them."""
+        """Groups of entries with the same key and window, sorted by slot, then in JVM order."""
         if len(self) == 0:
             return Groups.alone(0)
         size = self.ends - self.starts

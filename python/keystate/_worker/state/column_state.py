@@ -92,7 +92,7 @@ class ColumnState(WorkerState):
         return int(low), int(high)
 
     def _take_changed(self, start: int, stop: int) -> Entries:
-        """Those of these slots that the JVM does not have, which it is to get then."""
+        """Takes the entries of these slots that changed since the last answer, for the JVM."""
         low, high = self._between(start, stop)
         mine = self._merged.slice(low, high)
         # Not a slice: Arrow makes offsets of 32 bits only of those that are small to begin with.
@@ -129,7 +129,7 @@ class ColumnState(WorkerState):
         """What a message brings of its new keys, which get the slots from `first` on."""
 
     def _loaded(self, first: int, old: Numbers | None) -> None:
-        """Is told of new slots and for each the one that it had before; -1 if it had none."""
+        """Called with new slots, and for each the slot before; -1 if there was none."""
 
     def _carried(self, first: int, old: Numbers) -> Entries:
         mine = self._carried_slots(first, old, self._old.slots)

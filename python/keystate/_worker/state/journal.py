@@ -1,4 +1,4 @@
-"""What a row did that can be undone."""
+"""The changes of a row, which can be undone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a canary found, as text and as a page."""
+"""The report of a canary, as text and as a page."""
 
 from __future__ import annotations
 

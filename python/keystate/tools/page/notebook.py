@@ -1,4 +1,4 @@
-"""What notebooks show of a checkpoint."""
+"""The views of a checkpoint in notebooks."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Table = tuple[str, list[str], list[list[str]]]
 
 
 def tables(found: dict[str, Any]) -> list[Table]:
-    """What ``inspect`` found as tables with title, heads and rows."""
+    """The result of ``inspect`` as tables with title, heads and rows."""
     made: list[Table] = [
         (
             found["checkpoint"],

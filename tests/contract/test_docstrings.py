@@ -22,10 +22,7 @@ SCALADOC = re.compile(r"/\*\*\s*(?:\*\s*)?(.*?)\*/\s*([^\n]*)", re.S)
 #: Beginnings that put the object before the subject, and a word that hides who gets what.
 FRONTED = re.compile(r"(Of|Those|As|Whether what)\b|.*\btold\b", re.S)
 #: Parts of the Python package that do not keep this rule yet.
-NOT_YET = re.compile(
-    r"windows/|agg\.py|_worker/aggregates/|_worker/operators/(column|folded|listed)_"
-    r"|_worker/state/(folded|listed)_"
-)
+NOT_YET = re.compile(r"windows/|_worker/aggregates/")
 #: The packages whose classes users name.
 PACKAGES = ("", "stream", "windows", "backend")
 

@@ -175,7 +175,7 @@ class Marks:
         slots: those of the rows.
         cells: of states whose values never change in place, the cells by slot, and which changed.
         results: of all rows so far.
-        journal: what is noted of the row at hand besides; it is emptied for the next one.
+        journal: what is noted of the current row besides; it is emptied for the next one.
 
     Attributes:
         count: how many rows have begun.

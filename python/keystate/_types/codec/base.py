@@ -93,7 +93,7 @@ class Codec:
         return values if self.as_key is None else list(map(self.as_key, values))
 
     def as_read(self, value: Any) -> Any:
-        """What will be read when this value was stored: ``3`` in a double is ``3.0`` at once.
+        """The value that a read returns after this one is stored: ``3.0`` for ``3`` in a double.
 
         Raises:
             Misfit: the value does not fit the type.
@@ -129,7 +129,7 @@ class Codec:
         return list(map(self.copy, values)) if self.mutable else list(values)
 
     def key(self, value: Any) -> Any:
-        """What a dictionary finds a user's value by, as ``as_key``; ``None`` stays.
+        """A user's value in the form of ``as_key``, by which a dictionary finds it, or ``None``.
 
         Python holds ``True``, ``1`` and ``1.0`` equal. As keys they are what the type makes of
         them, or raise Misfit.

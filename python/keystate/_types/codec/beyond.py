@@ -14,7 +14,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 class BeyondPython:
     """Stands for a time that Python can't hold. It can be kept and emitted as it is.
 
-    All else that is done with it is an error, which is that of the row at hand. So a row that has
+    All else that is done with it is an error, which is that of the current row. So a row that has
     one is processed unless the function looks at it.
 
     Args:

@@ -100,7 +100,7 @@ class ArrayCodec(Codec):
         # Workers do without NumPy unless a function imports it.
         numpy = sys.modules.get("numpy")
         if numpy is not None and isinstance(value, numpy.ndarray) and value.ndim > 0:
-            # Of times tolist() would make numbers.
+            # tolist() would turn times into numbers.
             return list(value) if value.dtype.kind in "mM" else value.tolist()
         if of_python(value) is None:
             return None

@@ -102,7 +102,7 @@ class NaiveCodec(_TimeCodec):
         return value
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
-        # Of just this class they are not coerced.
+        # Values of exactly this class are not coerced.
         for value in values:
             if type(value) is self._time and value.tzinfo is not None:
                 self._coerce(value)
@@ -183,7 +183,7 @@ class TimestampCodec(Codec):
     def as_read(self, value: Any) -> Any:
         if is_naive(value, self.naive):
             return value
-        # Of a time that clocks skip or that comes twice, what is read may look otherwise.
+        # A time that clocks skip or show twice may be read as another one.
         return self.local(self.micros(value))
 
     def key(self, value: Any) -> Any:

@@ -60,7 +60,7 @@ class DeadLetterWriter:
         self.begin_task({})
 
     def begin_task(self, control: dict[str, Any]) -> None:
-        """Starts to count anew."""
+        """Starts to count from 0 again."""
         self._calls = self._failed = self._in_a_row = 0
         self._errors: dict[str, list[Any]] = {}
         self._same: dict[bytes, int] = {}  # how many letters there were of equal rows
@@ -77,11 +77,11 @@ class DeadLetterWriter:
         row: tuple[int, Any] | None,
         of_timer: tuple[int, int] | None,
     ) -> list[Any]:
-        """What is written of the row or timer at hand; :meth:`result` makes a result of it.
+        """Writes the letter of the current row or timer; :meth:`result` makes a result of it.
 
         Args:
             error: what was raised.
-            context: says what is at hand.
+            context: says what is being processed.
             keyed: whether there are keys.
             row: the index of its input, and the row as it came; of a timer ``None``.
             of_timer: of a timer its domain and time.

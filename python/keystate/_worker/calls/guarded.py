@@ -1,4 +1,4 @@
-"""Calls of a function whose errors are its row's: what it did is undone, and the rest goes on."""
+"""Calls of a function with dead letters: a failed call is undone, and the task continues."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GuardedCalls:
         results: list[Any],
         row_at: RowAt,
     ) -> None:
-        """Calls it for each row. After one that fails the loop goes on with the iterators."""
+        """Calls the function for each row; after a failure the loop continues with the next row."""
         marks, left = self.marks(slots, results, self._context.journal), iter(rows)
         while True:
             try:
@@ -86,7 +86,7 @@ class GuardedCalls:
         self._succeeded(marks)
 
     def attempt(self, call: Callable[[], None], results: list[Any], timer: tuple[int, int]) -> None:
-        """Calls something that the row or timer at hand leads to, and goes on if that fails.
+        """Calls a function for the current row or timer, and continues if the call fails.
 
         Only what this did is undone, and the letter is that of a timer.
 
@@ -138,7 +138,7 @@ class GuardedCalls:
     def undone(
         self, error: Exception, marks: Marks, journal: Journal, row: tuple[int, Any] | None
     ) -> list[Any]:
-        """Undoes what was done for the row or timer at hand, and writes its letter.
+        """Undoes the changes of the current row or timer, and writes its letter.
 
         Raises:
             Exception: the error, if it is not of the row.

@@ -28,7 +28,7 @@ class RowContext(Cursor, AskedInOpen):
         self.slots: Any = None  # of the keys of the batch, for a function of batches
         self.timer: tuple[int, int] | None = None  # domain and time of the one that fires
         self.timers: WorkerTimers | None = None
-        self.journal: Any = []  # of the row at hand, where errors are its own
+        self.journal: Any = []  # of the current row, where errors are its own
         self.keys: list[Any] = []
         self.key_copy: Callable[[Any], Any] | None = None  # where keys can change in place
         self.control: dict[str, Any] = {}

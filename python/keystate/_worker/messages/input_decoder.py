@@ -19,7 +19,7 @@ class InputDecoder:
     Args:
         row_type: of the rows.
         shape: of which class they are; ``None`` for Rows.
-        context: of the row at hand.
+        context: of the current row.
     """
 
     def __init__(self, row_type: T.StructType, shape: Shape | None, context: Any) -> None:
@@ -28,7 +28,7 @@ class InputDecoder:
         self._sent = struct_codec(row_type) if self.codec.runs_code else self.codec
 
     def decode(self, message: Columns, name: str) -> Iterable[Any]:
-        """A message's rows; an iterator over them goes on after one that fails."""
+        """A message's rows; an iterator over them continues after a row that fails."""
         rows = self.as_sent(message, name)
         return map(self._made, rows) if self.codec.runs_code else rows
 

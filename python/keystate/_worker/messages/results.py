@@ -15,7 +15,7 @@ from keystate._types.codec import NOT_PACKED, Misfit, PackedRows, struct_codec
 from keystate.errors import OutputTypeError
 from keystate.functions import OutputTag
 
-#: Says what is being processed; empty where no row is at hand.
+#: Says what is being processed; empty between rows.
 Where = Callable[[], str]
 
 

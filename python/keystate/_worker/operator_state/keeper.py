@@ -88,7 +88,7 @@ class OperatorStateKeeper:
         return not self.is_of_one_task and self._tag == tag
 
     def begin_task(self, control: dict[str, Any]) -> None:
-        """Tells the function that its last batch counts: the next one has begun."""
+        """Notifies the function that its last batch is committed: the next one has begun."""
         batch = self._snapshot_of
         if batch is not None and batch < control[Control.BATCH_ID]:
             self._snapshot_of = None

@@ -55,7 +55,7 @@ class OperatorStates:
         raw_keyed: its raw keyed state.
         index: which of the instances it is.
         pickles: the classes that may be unpickled.
-        journal: gives the journal of the row at hand, if its changes may have to be undone.
+        journal: gives the journal of the current row, if its changes may have to be undone.
     """
 
     def __init__(

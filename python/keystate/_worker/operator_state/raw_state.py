@@ -24,7 +24,7 @@ class RawOutput:
         self._streams.append(bytearray())
 
     def write(self, data: bytes) -> int:
-        """Appends to the stream that was begun last; the first one begins by itself."""
+        """Appends to the newest stream; the first stream begins without a call."""
         if not self._streams:
             self.start_new_partition()
         self._streams[-1] += data
@@ -62,7 +62,7 @@ class RawKeyedOutput:
         self._current = self.streams[key_group] = bytearray()
 
     def write(self, data: bytes) -> int:
-        """Appends to the stream that was begun last."""
+        """Appends to the newest stream."""
         if self._current is None:
             raise StateAccessError(
                 "call start_new_key_group() before write()", code="KEYSTATE_RAW_STREAM"

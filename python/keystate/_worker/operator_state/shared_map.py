@@ -29,7 +29,7 @@ class SharedMapState(MapCopy):
     Args:
         spec: of a list of the map's entries, which is how it is stored.
         is_stored: whether this is the copy that a snapshot has.
-        journal: gives the journal of the row at hand, if its changes may have to be undone.
+        journal: gives the journal of the current row, if its changes may have to be undone.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ class AsyncOperator(KeyedOperator):
         self._calls = function_spec.calls
         self._loop = EventLoop(function_spec.calls.capacity)
         self._ending = False
-        # Calls that go on after their timeout: a loop keeps no task alive.
+        # Calls that still run after their timeout: a loop keeps no task alive.
         self._left_behind: set[asyncio.Task[_Outcome]] = set()
         # A plain callable has no hook of its own.
         default = partial(AsyncKeyedProcessFunction.timeout, function_spec.function)

@@ -64,7 +64,7 @@ def _python_values(values: Any) -> list[Any]:
         )
     python = [value.as_py() if isinstance(value, pa.Scalar) else value for value in values]
     if type(values).__module__.startswith("pandas"):
-        # Of objects, too, pandas may have a NaN where there is no value.
+        # Among objects too, pandas may have a NaN where there is no value.
         return [None if isinstance(v, float) and v != v else v for v in python]
     return python
 

@@ -116,7 +116,7 @@ class KeyedOperator:
         self._no_changes = {k: v for s in self._stores for k, v in s.no_changes().items()}
         self._call = function_spec.call()
         self._generation = 0
-        self._message: Columns | None = None  # the one at hand
+        self._message: Columns | None = None  # the current one
         self._guarded: GuardedCalls | None = None
         if function_spec.dead_letters is not None:
             assert self._metrics is not None
@@ -193,7 +193,7 @@ class KeyedOperator:
         self._message = None
         changed = None
         if self._timers is not None and control.get(Control.REAL_TIME):
-            # Those that are due in this batch fire in it.
+            # Timers that are due in this batch fire in it.
             changed = self._timers.take_recent()
         packed = self._pack(results) if message.packs else None
         if packed is not None:

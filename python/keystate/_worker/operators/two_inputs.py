@@ -131,7 +131,7 @@ class TwoInputOperator(KeyedOperator):
         return which, self._message.value(name, index, codec(self._row_types()[which]))
 
     def _call_either(self) -> Call:
-        """Calls the method for the row at hand."""
+        """Calls the method for the current row."""
         calls, context = (self._call, self._call_second), self._context
         return lambda *arguments: calls[context.input](*arguments)
 
@@ -152,6 +152,6 @@ class TwoInputOperator(KeyedOperator):
 
 
 def _mixed(rows: TwoInputRows) -> Iterator[Any]:
-    """The rows of both inputs in their order; it goes on after one that can't be made."""
+    """The rows of both inputs in their order; continues after a row that can't be made."""
     inputs = iter(rows.first), iter(rows.second)
     return map(next, map(inputs.__getitem__, rows.inputs))

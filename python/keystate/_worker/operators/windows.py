@@ -56,7 +56,7 @@ class WindowsContext(RowContext):
         self.late_watermark = NO_WATERMARK if watermark is None else watermark
 
     def watermark_now(self) -> int:
-        """The watermark that the row or timer at hand sees, in ms."""
+        """The watermark that the current row or timer sees, in ms."""
         if self.timer is None:
             return self.late_watermark
         watermark = self.current_watermark()
@@ -113,7 +113,7 @@ class WindowsOperator(KeyedOperator):
 
     def _decode_rows(self, message: Columns) -> Any:
         rows = message.elements(Message.ROWS)
-        # An iterator: after a row that fails, the loop goes on with it.
+        # An iterator: after a row that fails, the loop continues with the next row.
         self._context.event_times = iter(_millis(rows, self._time_column))
         return self._input.decode(message, Message.ROWS)
 

@@ -80,7 +80,7 @@ class SourceReader(DataSourceStreamReader):
     def __init__(self, source_spec: SourceSpec) -> None:
         self._source_spec = source_spec
         self._instances: list[Instance] = []
-        self._began = time.monotonic()  # when the batch at hand began
+        self._began = time.monotonic()  # when the current batch began
         self._stopping = False
         self._request: dict[str, Any] = {}  # for latestOffset of Spark 4.1
         # Spark ends this process with a signal, before it could close the connection.

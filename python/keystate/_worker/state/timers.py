@@ -154,7 +154,7 @@ class WorkerTimers:
     # -- between JVM and worker; see WorkerState -------------------------------------------------
 
     def new_generation(self) -> None:
-        """Starts anew without any key, and keeps the old cells for keys that are carried over."""
+        """Starts again without any key, and keeps the old cells for keys that are carried over."""
         self._old_cells = self._cells
         self._cells = []
         self._dirty = bytearray()

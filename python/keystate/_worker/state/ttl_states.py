@@ -194,7 +194,7 @@ class TtlMapState(MapState[Any, Any]):
 
     def clear(self) -> None:
         slot, cell = self._cursor.slot, self._state._cell()
-        # Of a map that stays with the JVM an iterator may have noted keys that are not known here.
+        # If a map stays with the JVM, an iterator may have noted keys that are not known here.
         noted = self._uses.of_slot(slot) if cell.remote else ()
         for entry in noted or [(slot, key) for key in cell]:
             self._uses.unused(entry)

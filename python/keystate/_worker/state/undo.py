@@ -1,7 +1,7 @@
 """States and timers whose changes for a row can be undone.
 
 Values never change in place, so a row's are undone by putting the old one back
-(:class:`keystate._compiled.Marks`). Other kinds note in the journal of the row at hand, before each
+(:class:`keystate._compiled.Marks`). Other kinds note in the journal of the current row, before each
 change, a call that undoes it.
 """
 

@@ -28,7 +28,7 @@ class Uses:
 
     Args:
         ttl: the state's time to live.
-        cursor: has the row or timer at hand.
+        cursor: has the current row or timer.
         undoable: whether changes are noted in the cursor's journal.
     """
 
@@ -136,7 +136,7 @@ class MapUses(Uses):
 
     Args:
         ttl: the state's time to live.
-        cursor: has the row or timer at hand.
+        cursor: has the current row or timer.
         undoable: whether changes are noted in the cursor's journal.
         key_type: of the user keys.
         encode_keys: encodes them.

@@ -1,4 +1,4 @@
-"""What all states of a function are in a worker.
+"""The base of all states of a function in a worker.
 
 A key is known by its slot, a small integer. A state keeps what it holds in a list indexed by slot,
 and the slot of the row being processed in `cursor.slot`; between rows that is ``None``, so that a
@@ -53,7 +53,7 @@ class WorkerState(State):
     # -- between JVM and worker ---------------------------------------------------------------
 
     def new_generation(self) -> None:
-        """Starts anew without any key, and keeps the old cells for keys that are carried over."""
+        """Starts again without any key, and keeps the old cells for keys that are carried over."""
         self._old_cells = self._cells
         self._cells = []
         self._dirty = bytearray()

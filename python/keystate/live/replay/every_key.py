@@ -20,7 +20,7 @@ from keystate.testing._keys import Keys
 #: How many rows a batch may have of which all keys are replayed: the driver holds them.
 MOST_ROWS = 100_000
 
-#: Of a key its rows in a batch, of each input.
+#: A key's rows in a batch, for each input.
 _Input = dict[int, list[pa.Array]]
 
 

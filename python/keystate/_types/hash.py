@@ -48,7 +48,7 @@ def key_groups_of(subtask: int, parallelism: int, max_parallelism: int) -> range
 
 
 def _raw(array: pa.Array, data_type: T.DataType) -> list[Any]:
-    """What Spark has inside: times as numbers."""
+    """Spark's internal value: times as numbers."""
     if isinstance(data_type, T.StructType):
         columns = [_raw(array.field(i), field.dataType) for i, field in enumerate(data_type)]
         rows = list(zip(*columns)) if columns else [()] * len(array)

@@ -36,7 +36,7 @@ _COMPARABLE: tuple[type[T.DataType], ...] = (
 
 
 def sort_key(data_type: T.DataType, order: KeyOrder) -> Callable[[Any], Any] | None:
-    """What to compare keys by; None when they compare as they are.
+    """A function that makes the sort key of a map's key; None if keys compare without it.
 
     Raises:
         TypeError: the type has no order.
@@ -84,7 +84,7 @@ def _float_bits(key: float) -> bytes:
 
 
 def nulls_first(by: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """What to compare values by of which some are null: those come first."""
+    """A function that makes the sort key of a value that may be null; nulls come first."""
 
     def nullable(value: Any) -> Any:
         if value is None:

@@ -37,7 +37,7 @@ def reduction(
 
 
 def as_given(row_type: T.StructType, shape: Shape | None) -> Callable[[Any], Any] | None:
-    """What makes an object of the class of a row, for a result so far is stored as a Row.
+    """A function that makes an object of the class from a Row, in which results so far are stored.
 
     ``None`` if rows are Rows.
     """

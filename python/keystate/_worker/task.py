@@ -45,7 +45,7 @@ class TaskOperator(Protocol):
         """Processes a message of rows and states."""
 
     def end_task(self) -> Iterator[pa.RecordBatch]:
-        """What is left to say when all messages are answered."""
+        """The last answers of a task, when all messages are answered."""
 
     def close(self) -> None:
         """Closes the function."""
@@ -57,7 +57,7 @@ _operators: OrderedDict[tuple[str, str, int], TaskOperator] = OrderedDict()
 
 @dataclass(frozen=True)
 class TaskFunction:
-    """What Spark calls with a task's messages.
+    """The function that Spark calls with a task's messages.
 
     The user's function travels as bytes and is unpickled once for a subtask in a worker process: a
     worker that serves the next micro-batch finds it opened.

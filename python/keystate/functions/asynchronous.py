@@ -45,14 +45,14 @@ class AsyncKeyedProcessFunction(ABC, Generic[KEY, IN, OUT]):
     def on_timer(self, timestamp: int, ctx: OnTimerContext[KEY]) -> Any:
         """Called when a timer fires, with its time in ms and its key's state.
 
-        May be async; results as above. Timers of different keys overlap, too.
+        May be async, with results like :meth:`process_element`. Timers of different keys overlap.
         """
         return None
 
     def timeout(self, value: IN, ctx: Context[KEY]) -> Any:
         """Called when a row took longer than the timeout, once its call was cancelled.
 
-        May be async; results as above. If it is not overridden, the query fails.
+        May be async, with results like :meth:`process_element`. By default the query fails.
         """
         raise TimeoutError("process_element did not end within the timeout")
 

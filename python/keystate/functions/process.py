@@ -62,7 +62,7 @@ class KeyedProcessFunction(Function, ABC, Generic[KEY, IN, OUT]):
         """
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[KEY]) -> Results[OUT]:
-        """Called when a timer fires, with its time in ms and its key's state; results as above."""
+        """Called when a timer fires, with its time in ms; results as for ``process_element``."""
         return None
 
     def process_initial_state(self, row: Any, ctx: Context) -> None:

@@ -22,10 +22,10 @@ class KeyedCoProcessFunction(Function, ABC, Generic[KEY, IN1, IN2, OUT]):
 
     @abstractmethod
     def process_element2(self, value: IN2, ctx: Context[KEY]) -> Results[OUT]:
-        """Processes one row of the second stream; results as above."""
+        """Processes one row of the second stream; results as for :meth:`process_element1`."""
 
     def on_timer(self, timestamp: int, ctx: OnTimerContext[KEY]) -> Results[OUT]:
-        """Called when a timer fires, with its time in ms and its key's state; results as above.
+        """Called when a timer fires, with its time in ms; results as for :meth:`process_element1`.
 
         The timer belongs to the key: a row of either stream may have set it.
         """

@@ -62,7 +62,7 @@ def by_reference(command: argparse.ArgumentParser) -> None:
 
 
 def options(command: argparse.ArgumentParser) -> None:
-    """What ``keystate savepoint`` can do besides one copy."""
+    """Adds the options of ``keystate savepoint`` for more than one copy."""
     by_reference(command)
     command.add_argument(
         "--every",

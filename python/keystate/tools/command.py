@@ -136,7 +136,7 @@ def _quiet(wanted: bool) -> Iterator[None]:
 
 
 def _reason(error: Exception, conf: Sequence[str]) -> str:
-    """What happened, without the JVM's stack trace."""
+    """The reason of an error, without the JVM's stack trace."""
     if "JAVA_GATEWAY_EXITED" in str(error):
         return f"Spark did not start with the settings [{', '.join(conf)}]; its reason is above"
     if isinstance(error, Py4JJavaError):

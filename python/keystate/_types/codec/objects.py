@@ -11,7 +11,7 @@ Make = Callable[[Any], Any]
 
 
 def restorer(cls: Any) -> Make:
-    """What restores objects from their fields without ``__init__``, as copy and pickle do."""
+    """A function that restores objects from fields without ``__init__``, like copy and pickle."""
     names = [field.name for field in dataclasses.fields(cls)]
     scope: dict[str, Any] = {"cls": cls, "new": cls.__new__, "put": object.__setattr__}
     lines = ["def restore(row):", "made = new(cls)"]
@@ -35,7 +35,7 @@ def why_not_restored(cls: Any) -> str | None:
 
 
 def constructor(cls: Any) -> Make:
-    """What has the class make objects."""
+    """A function that makes objects by calling their class."""
     scope: dict[str, Any] = {"cls": cls}
     fields = enumerate(dataclasses.fields(cls))
     given = ", ".join(f"{field.name}=row[{i}]" for i, field in fields)

@@ -112,10 +112,10 @@ class StructCodec(Codec):
         return row_reader(self._class, reader, self._usual_fields)
 
     def taker(self, slow: Form) -> Form:
-        """What takes a row that is handed over, as it is at that moment.
+        """A function that takes a row from the user as it is at that moment.
 
-        A tuple of values that never change is taken as it is, and so is the bare value of a single
-        column. For all else there is another function.
+        It takes a tuple of values that never change without a copy, and so the bare value of a
+        single column. It passes all other rows to `slow`.
         """
         return row_taker(self._class, slow, self._usual_fields)
 

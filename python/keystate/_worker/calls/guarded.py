@@ -117,7 +117,7 @@ class GuardedCalls:
             self.dead_letters.succeeded(1)
 
     def marks(self, slots: Iterable[int], results: list[Any], journal: Journal) -> Marks:
-        """What notes how things are before each row or timer."""
+        """The marks that record the states before each row or timer."""
         self._counted = 0
         return Marks(slots, cells_of(self._states), results, journal)
 

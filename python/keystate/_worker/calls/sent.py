@@ -16,7 +16,7 @@ _BROADCAST: Any = getattr(pyspark, "Broadcast", ())
 
 @dataclass(frozen=True)
 class SentFunction:
-    """What holds a user's function, pickled.
+    """A user's function, pickled.
 
     The variables of ``sc.broadcast`` in it are kept beside it. So Spark, which pickles this object,
     sees them and sends their values to its workers; and the driver can make a copy of the function.

@@ -1,4 +1,4 @@
-"""What a call's context says to who asks it for a state."""
+"""The error when a call's context is asked for a state, which only ``open`` can get."""
 
 from __future__ import annotations
 

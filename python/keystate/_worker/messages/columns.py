@@ -67,7 +67,7 @@ class Columns:
         return value
 
     def control(self) -> dict[str, Any]:
-        """What the message says besides data, of a later one of a task only what is new."""
+        """The message's control values; a task's later messages have only changed values."""
         control: dict[str, Any] = json.loads(self.bytes_of(Message.CONTROL) or b"")
         return control
 

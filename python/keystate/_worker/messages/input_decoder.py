@@ -37,7 +37,7 @@ class InputDecoder:
         return message.values(name, self._sent)
 
     def made(self, row: Any) -> Any:
-        """What the function is given for a row as it was sent."""
+        """The object that the function gets for a row from the JVM."""
         return self.codec.made(row) if self.codec.runs_code else row
 
     def _made(self, row: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a function emits, encoded for the JVM: rows of its output schema, and of side outputs."""
+"""Encodes a function's results for the JVM: rows of its output schema, and of side outputs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Results:
 
     @property
     def main(self) -> Results:
-        """What encodes results of the main output."""
+        """The encoder of the main output's results."""
         return self
 
     def encode(self, results: list[Any]) -> pa.Array:
@@ -120,7 +120,7 @@ class TaggedResults:
 
     @property
     def main(self) -> Results:
-        """What encodes results of the main output."""
+        """The encoder of the main output's results."""
         return self._outputs[0]
 
     def of_main(self, rows: pa.Array) -> pa.Array:
@@ -155,7 +155,7 @@ class TaggedResults:
 
 
 def make_results(output_type: T.StructType, tagged: bool, where: Where) -> Results | TaggedResults:
-    """What takes and encodes the results of an operator, with or without side outputs."""
+    """The encoder of an operator's results, with or without side outputs."""
     return TaggedResults(output_type, where) if tagged else Results(output_type, where)
 
 

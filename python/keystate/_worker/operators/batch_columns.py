@@ -14,7 +14,7 @@ _TEXTS = (str, bytes, bytearray, memoryview)
 
 
 class NoColumnError(TypeError):
-    """What was handed over is no column, whatever the rows are."""
+    """A result of the function is no column, whatever the rows are."""
 
 
 def as_array(values: Any, codec: Codec, kind: pa.DataType) -> pa.Array:

@@ -110,7 +110,7 @@ class BatchOperator(KeyedOperator):
         return guarded.taken(letter, 0)
 
     def _called(self, slots: pa.Array, rows: pa.RecordBatch) -> list[pa.Array]:
-        """What the function returns for rows, or yields, as arrays of structs."""
+        """Calls the function for rows; yields its results as arrays of structs."""
         context = self._context
         encoded = slots.dictionary_encode()
         distinct = encoded.dictionary.to_numpy()

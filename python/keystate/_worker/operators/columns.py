@@ -70,7 +70,7 @@ class ColumnOperator(BatchOperator):
         super().begin_task(control)
 
     def _made(self, entries: Entries, *columns: pa.Array) -> pa.Array:
-        """What is emitted of entries: keys, these columns, and results."""
+        """The output rows of entries: keys, these columns, and results."""
         made = [
             *self._keys_of(entries.slots).flatten(),
             *columns,

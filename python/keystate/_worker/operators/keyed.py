@@ -262,7 +262,7 @@ class KeyedOperator:
             timers.next_round()
 
     def _metrics_column(self, last: bool) -> dict[str, pa.Array]:
-        """What the function's metrics say at the end of a task, in its last answer."""
+        """The column with the report of the function's metrics, in a task's last answer."""
         if self._metrics is None:
             return {}
         report = json.dumps(self._metrics.report()).encode() if last else None
@@ -409,7 +409,7 @@ class KeyedOperator:
             self._context.timer = None
 
     def _where(self) -> str:
-        """What is being processed, for messages."""
+        """The row, key or timer that is being processed, for messages."""
         context = self._context
         where = ""
         if not self._keyed:

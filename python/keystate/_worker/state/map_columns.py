@@ -100,7 +100,7 @@ class MapColumns(ColumnState):
             self._append(self._entries(np.full(len(keys), slot), keys, values))
 
     def _names(self, keys: pa.Array) -> list[Any]:
-        """What is known of a remote map, of entries with these keys."""
+        """These keys as tuples of their columns, which identify known entries of a remote map."""
         return list(zip(*(part.to_pylist() for part in keys.flatten())))
 
     # -- between JVM and worker -----------------------------------------------------------------

@@ -54,7 +54,7 @@ class ReadOnlyMapCopy(ReadOnlyBroadcastState[Any, Any]):
         return not self._entries
 
     def _as_key(self, key: Any) -> Any:
-        """What a user's key is in the dictionary."""
+        """A user's key in the form that the dictionary has."""
         try:
             return self._keys.key(key)
         except Misfit as e:

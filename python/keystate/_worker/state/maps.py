@@ -83,7 +83,7 @@ class PlainMapState(WorkerState, MapState[Any, Any]):
         return cell
 
     def _as_key(self, key: Any) -> Any:
-        """What a user's key is in a cell."""
+        """A user's key in the form that a cell has."""
         try:
             return self._key_codec.key(key)
         except Misfit as e:

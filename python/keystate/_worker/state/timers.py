@@ -34,7 +34,7 @@ _NEVER, _END = -(2**63) - 1, 2**63 - 1
 
 
 class TimerCell(dict[tuple[int, int], int]):
-    """What is known of one key's timers: by domain and time."""
+    """The known timers of one key, by domain and time."""
 
     __slots__ = ("changed",)
 

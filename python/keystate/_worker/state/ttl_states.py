@@ -33,7 +33,7 @@ from keystate.state import (
 
 
 def with_ttl(state: Any) -> Any:
-    """What a function gets of a state: the state itself if its use is not noted."""
+    """The object that a function gets for a state: the state itself if its use is not noted."""
     if state.uses is None:
         return state
     around = next(each for cls, each in _AROUND.items() if isinstance(state, cls))

@@ -86,7 +86,7 @@ class UndoableListState(WorkerListState):
 
 
 class _UndoableEntries(PlainMapState):
-    """What maps of either kind do alike."""
+    """The base of both kinds of maps whose changes can be undone."""
 
     def put(self, key: Any, value: Any) -> None:
         self._keep(key)

@@ -60,7 +60,7 @@ class ValueLikeState(WorkerState):
             self._no_key()
 
     def _copied(self) -> Any:
-        """What is handed out: a change of it in place is none of the state."""
+        """The value for the function, copied if it can change in place."""
         return self._codec.copy(self._get()) if self._codec.mutable else self._get()
 
     def _set(self, value: Any) -> None:

@@ -27,10 +27,10 @@ from keystate.state import State, StateTtlConfig
 
 
 class WorkerState(State):
-    """What all states have: cells by slot, and which of them have changed.
+    """The base of all states: cells by slot, and which of them have changed.
 
     Attributes:
-        uses: what is noted of the use of its entries; ``None`` if nothing is.
+        uses: the noted uses of its entries; ``None`` if uses are not noted.
     """
 
     uses: Uses | None = None

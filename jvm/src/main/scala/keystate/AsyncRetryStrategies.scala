@@ -2,39 +2,41 @@ package keystate
 
 import keystate.errors.KeystateErrors
 
-/** When an element whose call failed is processed again, and how soon. All attempts together have
-  * the timeout. What an attempt emitted is dropped if another one follows; what it did to states
-  * and timers stays.
+/** Decides when an element whose call failed is processed again, and how soon. The timeout covers
+  * all attempts together. If another attempt follows, the results of the failed attempt are
+  * dropped, but its changes of states and timers stay.
   */
 trait AsyncRetryStrategy[OUT] extends Serializable {
 
-  /** Whether another attempt may follow these, of which there is at least one. */
+  /** Whether another attempt may follow after this number of attempts (at least 1). */
   def canRetry(currentAttempts: Int): Boolean
 
-  /** How long to wait before it, in ms. */
+  /** How long to wait before the next attempt, in ms. */
   def getBackoffTimeMillis(currentAttempts: Int): Long
 
-  /** Which outcomes ask for another attempt. */
+  /** Decides which outcomes cause another attempt. */
   def getRetryPredicate: AsyncRetryPredicate[OUT]
 }
 
-/** Which outcomes ask for another attempt. If neither predicate is there, every exception does. */
+/** Decides which outcomes cause another attempt. Without either predicate, every exception does. */
 trait AsyncRetryPredicate[OUT] extends Serializable {
 
-  /** Of the results. None: none do. */
+  /** Decides by the results. None: no results cause another attempt. */
   def resultPredicate: Option[Iterable[OUT] => Boolean]
 
-  /** Of an exception. None: every exception does if there is no predicate of results, else none. */
+  /** Decides by the exception. None: every exception causes another attempt if there is no result
+    * predicate, otherwise no exception does.
+    */
   def exceptionPredicate: Option[Throwable => Boolean]
 }
 
 /** Strategies with Flink's names. */
 object AsyncRetryStrategies {
 
-  /** Tries again after the same time.
+  /** Waits the same time before each further attempt.
     *
     * @param maxAttempts
-    *   how often at most, after the first attempt
+    *   the maximum number of attempts after the first one
     * @param backoffTimeMillis
     *   how long to wait before each
     */
@@ -50,13 +52,13 @@ object AsyncRetryStrategies {
   /** Waits longer before each attempt.
     *
     * @param maxAttempts
-    *   how often at most, after the first attempt
+    *   the maximum number of attempts after the first one
     * @param initialDelay
     *   how long to wait before the first of them, in ms
     * @param maxRetryDelay
-    *   the most to wait, in ms
+    *   the longest wait, in ms
     * @param multiplier
-    *   by how much a wait is longer than the one before
+    *   the factor between one wait and the next
     */
   final class ExponentialBackoffDelayRetryStrategyBuilder[OUT](
       maxAttempts: Int,
@@ -75,24 +77,26 @@ object AsyncRetryStrategies {
         .toLong
   }
 
-  /** What the builders have in common. */
+  /** The part that the builders share. */
   sealed abstract class Builder[OUT, SELF](maxAttempts: Int) extends Serializable { self: SELF =>
     private var ofResult = Option.empty[Iterable[OUT] => Boolean]
     private var ofException = Option.empty[Throwable => Boolean]
 
-    /** How long to wait after so many attempts, in ms. */
+    /** How long to wait after this many attempts, in ms. */
     protected def backoff(currentAttempts: Int): Long
 
     protected def check(holds: Boolean, needed: => String): Unit =
       if (!holds) throw KeystateErrors.declaration(s"A retry strategy needs $needed.")
 
-    /** An element is tried again if this is true of its results. */
+    /** Processes an element again if the predicate is true of its results. */
     def ifResult(predicate: Iterable[OUT] => Boolean): SELF = {
       ofResult = Some(predicate)
       this
     }
 
-    /** An element is tried again if this is true of the exception; by default after each. */
+    /** Processes an element again if the predicate is true of the exception; by default after every
+      * exception.
+      */
     def ifException(predicate: Throwable => Boolean): SELF = {
       ofException = Some(predicate)
       this

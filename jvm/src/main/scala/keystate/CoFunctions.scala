@@ -1,6 +1,6 @@
 package keystate
 
-/** Makes one result of each element of two streams. */
+/** Maps each element of two streams to one result. */
 trait CoMapFunction[IN1, IN2, OUT] extends Serializable {
 
   /** The result for an element of the first stream. */
@@ -10,13 +10,13 @@ trait CoMapFunction[IN1, IN2, OUT] extends Serializable {
   def map2(value: IN2): OUT
 }
 
-/** Makes any number of results of each element of two streams. */
+/** Maps each element of two streams to any number of results. */
 trait CoFlatMapFunction[IN1, IN2, OUT] extends Serializable {
 
-  /** Gives the results for an element of the first stream to `out`. */
+  /** Passes the results for an element of the first stream to `out`. */
   def flatMap1(value: IN1, out: Collector[OUT]): Unit
 
-  /** Gives the results for an element of the second stream to `out`. */
+  /** Passes the results for an element of the second stream to `out`. */
   def flatMap2(value: IN2, out: Collector[OUT]): Unit
 }
 
@@ -31,15 +31,15 @@ abstract class RichCoFlatMapFunction[IN1, IN2, OUT]
     with CoFlatMapFunction[IN1, IN2, OUT]
 
 /** A function of the elements of two keyed streams, which share the state and the timers of a key.
-  * The watermark is that of the query: the least of those of its inputs, unless Spark's setting
+  * The watermark is the query's: the lowest watermark of its inputs, unless Spark's setting
   * `spark.sql.streaming.multipleWatermarkPolicy` says otherwise.
   */
 abstract class KeyedCoProcessFunction[K, IN1, IN2, OUT] extends RichFunction {
 
-  /** What `processElement1` and `processElement2` are told. */
+  /** The context that `processElement1` and `processElement2` get. */
   type Context = ProcessContext[K]
 
-  /** What `onTimer` is told. */
+  /** The context that `onTimer` gets. */
   type OnTimerContext = keystate.OnTimerContext[K]
 
   /** Called for each element of the first stream. */

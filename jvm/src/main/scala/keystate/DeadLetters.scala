@@ -4,30 +4,30 @@ import java.sql.Timestamp
 
 import keystate.errors.KeystateErrors
 
-/** A row or timer that a function failed on.
+/** A row or timer whose call failed.
   *
   * @param id
-  *   tells the dead letters of an operator apart; a micro-batch that is run again gives the same
+  *   identifies the dead letter within its operator; a micro-batch that is run again gives the same
   * @param key
   *   the key as JSON; null without keys
   * @param row
-  *   the element as it came; null of a timer
+  *   the input element; null for a timer
   * @param input
-  *   of a function of two inputs, which one the element is of: 1 or 2; else null
+  *   the input of the element, 1 or 2, in a function of two inputs; else null
   * @param timer
-  *   the timer's time in ms since the epoch; null of an element
+  *   the timer's time in ms since the epoch; null for an element
   * @param timerDomain
-  *   `event_time` or `processing_time`; null of an element. Its column is `timer_domain`
+  *   `event_time` or `processing_time`; null for an element. Its column is `timer_domain`
   * @param error
   *   the error's class
   * @param message
-  *   its message; of a very long one beginning and end
+  *   the error's message; only the start and the end of a very long one
   * @param traceback
-  *   its stack trace, as far as it is in the function
+  *   the part of the error's stack trace that is in the function
   * @param batch
   *   the id of the micro-batch; null in a batch query
   * @param time
-  *   when the micro-batch began; null in a batch query
+  *   when the micro-batch started; null in a batch query
   */
 final case class DeadLetter[T](
     id: String,
@@ -43,13 +43,13 @@ final case class DeadLetter[T](
     time: Timestamp
 ) {
 
-  /** For the encoder, which gets a column by its name. */
+  /** Used by the encoder, which gets a column by its name. */
   private[keystate] def timer_domain: String = timerDomain
 }
 
 object DeadLetter {
 
-  /** The columns that dead letters of Python have too. */
+  /** Has the same columns as dead letters of Python. */
   implicit def typeInformation[T](implicit
       row: TypeInformation[T]
   ): TypeInformation[DeadLetter[T]] = {
@@ -70,26 +70,27 @@ object DeadLetter {
   }
 }
 
-/** A policy for `onError`: a row or timer that the function fails on goes to a side output.
+/** A policy for `onError`: a row or timer whose call fails goes to a side output.
   *
-  * What the function did for it is undone: all changes of keyed state and of timers, and all that it
-  * emitted. The query goes on with the next one. If the side output is not read, dead letters are
-  * only counted, by `keystateDeadLetters` in the progress.
+  * All effects of the failed call are undone: its changes of keyed state and timers, and its
+  * results. The query goes on with the next row or timer. If nothing reads the side output, dead
+  * letters are only counted, as `keystateDeadLetters` in the progress.
   *
-  * Each subtask counts for itself, and begins anew with each micro-batch. The query fails with a
-  * summary (`KEYSTATE_TOO_MANY_DEAD_LETTERS`) when there are more than a limit says; without one
-  * there may be any number. A limit that can't be is `KEYSTATE_DECLARATION`.
+  * Each subtask counts for itself, and starts from 0 in each micro-batch. The query fails with a
+  * summary (`KEYSTATE_TOO_MANY_DEAD_LETTERS`) when a limit is exceeded; without limits any number
+  * may fail. An invalid limit is `KEYSTATE_DECLARATION`.
   *
   * @param tag
-  *   of dead letters whose rows are the stream's elements: `OutputTag[DeadLetter[Sale]]("dead")`;
+  *   a tag of dead letters whose rows are the stream's elements:
+  *   `OutputTag[DeadLetter[Sale]]("dead")`;
   *   or of dead letters whose rows are JSON, for elements of any type:
   *   `OutputTag[DeadLetter[String]]("dead")`
   * @param maxInBatch
-  *   how many rows and timers of a micro-batch may fail in a subtask
+  *   how many rows and timers may fail in a subtask in a micro-batch
   * @param maxInARow
-  *   how many may fail one after the other, with none between that does not
+  *   how many may fail one after the other, without a success between them
   * @param maxShare
-  *   which part of those of a micro-batch may fail in a subtask, from 0 to 1
+  *   the share of a micro-batch's rows and timers that may fail in a subtask, from 0 to 1
   */
 final case class DeadLetters[T](
     tag: OutputTag[DeadLetter[T]],

@@ -1,72 +1,74 @@
 package keystate
 
-/** Makes one result of each element. */
+/** Maps each element to one result. */
 trait MapFunction[IN, OUT] extends Serializable {
 
   /** The result for an element. */
   def map(value: IN): OUT
 }
 
-/** Makes any number of results of each element. */
+/** Maps each element to any number of results. */
 trait FlatMapFunction[IN, OUT] extends Serializable {
 
-  /** Gives the results for an element to `out`. */
+  /** Passes the results for an element to `out`. */
   def flatMap(value: IN, out: Collector[OUT]): Unit
 }
 
-/** Decides which elements stay. */
+/** Decides which elements to keep. */
 trait FilterFunction[T] extends Serializable {
 
-  /** Whether the element stays. */
+  /** Whether to keep the element. */
   def filter(value: T): Boolean
 }
 
 /** Combines two values into one of the same type. */
 trait ReduceFunction[T] extends Serializable {
 
-  /** The two as one. It may be either of them, changed.
+  /** Combines the two. The result may be either of them, changed.
     *
     * @param first
     *   the result so far, or the first value; not null
     * @param second
-    *   the value that is added; not null
+    *   the next value; not null
     */
   def reduce(first: T, second: T): T
 }
 
-/** Adds values to an accumulator, of which a result is made on demand. Only the accumulator is
+/** Adds values to an accumulator and computes a result from it on demand. Only the accumulator is
   * stored.
   */
 trait AggregateFunction[IN, ACC, OUT] extends Serializable {
 
-  /** An accumulator of no values. A copy of it is used, so it may be the same object each time. */
+  /** An empty accumulator. Keystate uses a copy of it, so it may be the same object each time. */
   def createAccumulator(): ACC
 
-  /** The accumulator with the value, which is not null. It may be `accumulator` itself, changed. */
+  /** The accumulator including the value, which is not null. It may be `accumulator` itself,
+    * changed.
+    */
   def add(value: IN, accumulator: ACC): ACC
 
-  /** The result of what was added. null is no result: a window emits nothing then. */
+  /** The result of the values added so far. null means no result: a window then emits nothing. */
   def getResult(accumulator: ACC): OUT
 
-  /** Two accumulators as one. It is called when windows are merged, as sessions are. */
+  /** Combines two accumulators. Called when windows are merged, such as session windows. */
   def merge(first: ACC, second: ACC): ACC
 }
 
-/** Adds values to an accumulator, which is the result too. */
+/** Adds values to an accumulator that is also the result. */
 @deprecated("use AggregateFunction", "Flink 1.4")
 trait FoldFunction[T, ACC] extends Serializable {
 
-  /** The accumulator with the value, which is not null. It may be `accumulator` itself, changed. The
-    * first accumulator of a key is a copy of the descriptor's initial value.
+  /** The accumulator including the value, which is not null. It may be `accumulator` itself,
+    * changed. The first accumulator of a key is a copy of the descriptor's initial value.
     */
   def fold(accumulator: ACC, value: T): ACC
 }
 
-/** Takes results. */
+/** Collects results. */
 trait Collector[T] {
 
-  /** Emits a result. It is copied at once, so the object may be used again. To be called within the
-    * function's call and in its thread, else a [[KeystateException]] is thrown,
+  /** Emits a result. The result is copied immediately, so the object may be used again. Call it
+    * only within the function's call and in its thread, else a [[KeystateException]] is thrown,
     * `KEYSTATE_NOT_IN_CALL`; `KEYSTATE_RESULT_TYPE` if the result does not fit its type.
     */
   def collect(result: T): Unit
@@ -74,26 +76,26 @@ trait Collector[T] {
 
 /** A function with a life cycle and state.
   *
-  * It is serialised on the driver and sent to each subtask: mark what `open` makes as `@transient`.
-  * An instance serves one micro-batch after the other, in one thread; after a failure a new one
-  * begins. `open` and `close` also run once on the driver, on a copy, to learn which states there
-  * are. There a state can be had but not used.
+  * The function is serialised on the driver and sent to each subtask: mark fields that `open` sets
+  * as `@transient`. An instance serves one micro-batch after the other, in one thread; a new
+  * instance replaces it after a failure. `open` and `close` also run once on the driver, on a copy,
+  * to find out which states there are. That copy can get states but not use them.
   */
 abstract class RichFunction extends Serializable {
   @transient private var context: RuntimeContext = _
 
-  /** Called once for each instance, before its first element. Override either this or the other
-    * one.
+  /** Called once for each instance, before its first element. Override only one of the two `open`
+    * methods.
     */
   def open(context: RuntimeContext): Unit = open(new Configuration)
 
-  /** Flink's older form of `open`; take states from [[getRuntimeContext]]. */
+  /** Flink's older form of `open`; get states from [[getRuntimeContext]]. */
   def open(parameters: Configuration): Unit = ()
 
-  /** Called when the subtask lets the instance go, not when its executor is killed. */
+  /** Called when the subtask drops the instance, but not when its executor is killed. */
   def close(): Unit = ()
 
-  /** What `open` is told.
+  /** The context that `open` gets.
     *
     * @throws java.lang.IllegalStateException
     *   before `open` and `initializeState`
@@ -139,28 +141,29 @@ abstract class RichReduceFunction[T] extends RichFunction with ReduceFunction[T]
 /** The operator's clocks and the current key's timers. All times are milliseconds since the epoch.
   *
   * The clocks stand still within a micro-batch. A timer fires in the first micro-batch whose clock
-  * has reached its time, after that batch's elements; that may be the one that sets it. A key's timers
-  * fire in order of time. One that a timer sets at or before its own time waits for the next
-  * micro-batch. In a batch query all timers fire when the input has ended, and those that they set as
-  * well.
+  * has reached the timer's time, after that micro-batch's elements; it may be the micro-batch that
+  * sets the timer. A key's timers fire in order of time. If a timer sets another one at or before
+  * its own time, that one waits for the next micro-batch. In a batch query all timers fire after
+  * the input has ended, including the timers that timers set.
   *
-  * A key has one timer for each clock and time: setting it twice is setting it once. Timers need a
-  * key and a function that overrides `onTimer`, else setting or deleting one is a
+  * A key has one timer for each clock and time: setting it twice has the effect of setting it once.
+  * Timers need a key and a function that overrides `onTimer`, else setting or deleting one is a
   * [[KeystateException]], `KEYSTATE_DECLARATION`.
   */
 trait TimerService {
 
-  /** The micro-batch's time, which is the same when it is run again; in real-time mode the present
-    * time; in a batch query, when that was planned. In ms since the epoch.
+  /** The micro-batch's time, which is the same when the micro-batch is run again; in real-time mode
+    * the present time; in a batch query the time when the query was planned. In ms since the epoch.
     */
   def currentProcessingTime(): Long
 
-  /** The watermark that the micro-batch began with. `Long.MinValue` when the operator does not go
-    * by event time, and in a batch query, where it is `Long.MaxValue` once the input has ended.
+  /** The watermark at the start of the micro-batch. `Long.MinValue` when the operator's time mode
+    * is not event time. In a batch query it is `Long.MinValue`, then `Long.MaxValue` once the input
+    * has ended.
     */
   def currentWatermark(): Long
 
-  /** Sets a timer for when the watermark reaches `time`. A stream needs a watermark for it, else a
+  /** Sets a timer for when the watermark reaches `time`. The stream must have a watermark, else a
     * [[KeystateException]] is thrown, `KEYSTATE_NO_WATERMARK`.
     */
   def registerEventTimeTimer(time: Long): Unit
@@ -168,18 +171,18 @@ trait TimerService {
   /** Sets a timer for when a micro-batch's time reaches `time`. */
   def registerProcessingTimeTimer(time: Long): Unit
 
-  /** Deletes the event-time timer of this time, if there is one. It no longer fires in this
-    * micro-batch either, unless it has already.
+  /** Deletes the event-time timer of this time, if there is one. Unless it has already fired, it no
+    * longer fires in this micro-batch either.
     */
   def deleteEventTimeTimer(time: Long): Unit
 
-  /** Deletes the processing-time timer of this time, if there is one. It no longer fires in this
-    * micro-batch either, unless it has already.
+  /** Deletes the processing-time timer of this time, if there is one. Unless it has already fired,
+    * it no longer fires in this micro-batch either.
     */
   def deleteProcessingTimeTimer(time: Long): Unit
 }
 
-/** Which clock a timer goes by. */
+/** The clock of a timer. */
 sealed abstract class TimeDomain
 
 object TimeDomain {
@@ -194,49 +197,48 @@ object TimeDomain {
 /** Emits to side outputs. */
 trait SideOutputContext {
 
-  /** Emits a result to a side output, which `data.getSideOutput(tag)` has; it is dropped if that is
-    * not read. As for [[Collector.collect]], it is copied at once.
+  /** Emits a result to a side output, which `data.getSideOutput(tag)` reads; if nothing reads it,
+    * the result is dropped. The result is copied immediately, as in [[Collector.collect]].
     */
   def output[T](tag: OutputTag[T], result: T): Unit
 }
 
-/** What is known of the element or timer at hand. To be used within the call that got it. */
+/** The context of the current element or timer. Use it only within the call that got it. */
 trait ElementContext extends SideOutputContext {
 
-  /** In milliseconds since the epoch, the timer's time or the element's event time. That is null
-    * when the input has no watermark, or the element has null in the column that the watermark goes
-    * by.
+  /** The timer's time or the element's event time, in milliseconds since the epoch. The event time
+    * is null when the input has no watermark, or when the watermark's column is null.
     */
   def timestamp(): java.lang.Long
 
-  /** The clocks, and where there are keys the key's timers. */
+  /** The clocks, and the key's timers if there are keys. */
   def timerService(): TimerService
 }
 
-/** What is known of an element with a key. */
+/** The context of an element with a key. */
 trait ProcessContext[K] extends ElementContext {
 
   /** The key of the element or timer. */
   def getCurrentKey: K
 }
 
-/** What is known of the timer that fires. */
+/** The context of a firing timer. */
 trait OnTimerContext[K] extends ProcessContext[K] {
 
-  /** Which clock the timer went by. */
+  /** The clock of the timer. */
   def timeDomain(): TimeDomain
 }
 
-/** A function of elements with keys, with state and timers for each key. */
+/** A function of keyed elements, with state and timers for each key. */
 abstract class KeyedProcessFunction[K, IN, OUT] extends RichFunction {
 
-  /** What `processElement` is told. */
+  /** The context that `processElement` gets. */
   type Context = ProcessContext[K]
 
-  /** What `onTimer` is told. */
+  /** The context that `onTimer` gets. */
   type OnTimerContext = keystate.OnTimerContext[K]
 
-  /** Called for each element. Those of a key come one after the other. */
+  /** Called for each element. Elements of one key come one after the other. */
   def processElement(value: IN, ctx: Context, out: Collector[OUT]): Unit
 
   /** Called for each timer that fires; a function that does not override it has no timers.
@@ -247,15 +249,15 @@ abstract class KeyedProcessFunction[K, IN, OUT] extends RichFunction {
   def onTimer(timestamp: Long, ctx: OnTimerContext, out: Collector[OUT]): Unit = ()
 }
 
-/** What a [[KeyedProcessFunction]] adds to begin with state that was computed elsewhere.
+/** Lets a [[KeyedProcessFunction]] start with state that was computed elsewhere.
   *
   * @tparam S
   *   the elements of the initial state
   */
 trait InitialStateFunction[K, S] {
 
-  /** Called for each element of the initial state, with the states and timers of its key, before
-    * any element of the stream. It emits nothing.
+  /** Called for each element of the initial state, with the states and timers of the element's key,
+    * before any element of the stream. It emits nothing.
     *
     * @param ctx
     *   its `timestamp` is null, unless the Dataset has a watermark
@@ -263,26 +265,26 @@ trait InitialStateFunction[K, S] {
   def processInitialState(value: S, ctx: ProcessContext[K]): Unit
 }
 
-/** A function of elements without keys, and so without keyed state and timers. For operator state
-  * it is a [[CheckpointedFunction]] too.
+/** A function of elements without keys, and so without keyed state and timers. To have operator
+  * state, extend [[CheckpointedFunction]] too.
   */
 abstract class ProcessFunction[IN, OUT] extends RichFunction {
 
-  /** What `processElement` is told. */
+  /** The context that `processElement` gets. */
   type Context = ElementContext
 
   /** Called for each element. */
   def processElement(value: IN, ctx: Context, out: Collector[OUT]): Unit
 }
 
-/** A function of many elements at once and the states of their keys. A state is read and written
-  * once for a key, however many elements the key has in the batch. It has value states only, and no
-  * timers.
+/** A function that gets many elements and the states of their keys in one call. It reads and writes
+  * a state once for each key, however many elements the key has in the batch. It has value states
+  * only, and no timers.
   */
 abstract class KeyedBatchFunction[K, IN, OUT] extends RichFunction {
 
-  /** Called for a part of the elements of a micro-batch; how many at a time is not defined. The
-    * elements of a key come in the same order as to [[KeyedProcessFunction.processElement]].
+  /** Called for a part of the elements of a micro-batch; the number of elements is not defined. The
+    * elements of a key come in the same order as in [[KeyedProcessFunction.processElement]].
     *
     * @param ctx
     *   emits to side outputs
@@ -290,7 +292,7 @@ abstract class KeyedBatchFunction[K, IN, OUT] extends RichFunction {
   def processBatch(batch: KeyedBatch[K, IN], ctx: SideOutputContext, out: Collector[OUT]): Unit
 }
 
-/** Elements, and the states of their keys. To be used within the call that got it. */
+/** Elements, and the states of their keys. Use it only within the call that got it. */
 trait KeyedBatch[K, IN] {
 
   /** The elements. */
@@ -302,11 +304,11 @@ trait KeyedBatch[K, IN] {
   /** For each element the index of its key in `keys`. */
   def keyOfElement: IndexedSeq[Int]
 
-  /** The value of a state for each of `keys`; where a key has none, the default or null. */
+  /** The value of a state for each of `keys`; the default or null for a key without a value. */
   def values[T](state: ValueState[T]): IndexedSeq[T]
 
-  /** Sets the value of a state for each of `keys`. Null clears it. Another number of values than of
-    * keys is `KEYSTATE_DECLARATION`.
+  /** Sets the value of a state for each of `keys`. Null clears it. The number of values must equal
+    * the number of keys, else `KEYSTATE_DECLARATION`.
     */
   def update[T](state: ValueState[T], values: IterableOnce[T]): Unit
 }

@@ -19,8 +19,8 @@ trait Counter {
   def getCount: Long
 }
 
-/** Counts events. For their rate divide the count in the progress by its duration: tasks look at no
-  * clock.
+/** Counts events. To get a rate, divide the count in the progress by the progress's duration: tasks
+  * read no clock.
   */
 trait Meter {
 
@@ -34,38 +34,39 @@ trait Meter {
   def getCount: Long
 }
 
-/** Number, sum, least and greatest of some values; Flink has a histogram of them. */
+/** Number, sum, minimum and maximum of values; Flink has a histogram instead. */
 trait Distribution {
 
   /** Adds a value. */
   def update(value: Long): Unit
 }
 
-/** A value that is asked for at the end of each micro-batch. */
+/** A value that is read at the end of each micro-batch. */
 trait Gauge[T] {
 
   /** The value as it is now. */
   def getValue(): T
 }
 
-/** Gives a function metrics of its own, which the query's progress shows for each micro-batch, over
-  * all subtasks. Ask for them in `open`, unconditionally. What is asked for twice is the same metric;
-  * with another kind it is a [[KeystateException]], `KEYSTATE_DECLARATION`.
+/** Gives a function its own metrics. The query's progress shows them for each micro-batch, over all
+  * subtasks. Create them in `open`, unconditionally. The same name and kind give the same metric;
+  * the same name with another kind is a [[KeystateException]], `KEYSTATE_DECLARATION`.
   */
 trait MetricGroup {
 
-  /** In the progress `name`: what was counted in the micro-batch. */
+  /** Shown in the progress as `name`: the count of the micro-batch. */
   def counter(name: String): Counter
 
-  /** In the progress `name`, as a counter. */
+  /** Shown in the progress as `name`, like a counter. */
   def meter(name: String): Meter
 
-  /** In the progress `name.count` and `name.sum`, and `name.min` and `name.max` if there was a value.
+  /** Shown in the progress as `name.count` and `name.sum`, and as `name.min` and `name.max` if
+    * there was a value.
     */
   def distribution(name: String): Distribution
 
-  /** In the progress `name.sum`, `name.min` and `name.max`. Returns the gauge, which can be a function:
-    * `gauge("held", () => held)`.
+  /** Shown in the progress as `name.sum`, `name.min` and `name.max`. Returns the gauge, which can
+    * be a function: `gauge("held", () => held)`.
     */
   def gauge(name: String, gauge: Gauge[Long]): Gauge[Long]
 

@@ -2,16 +2,16 @@ package keystate
 
 import org.apache.spark.sql.Dataset
 
-/** Names a side output: `ctx.output(tag, result)` emits to it, beside the main output. Tags of the
-  * same name are the same.
+/** Names a side output: `ctx.output(tag, result)` emits to it, in addition to the main output. Tags
+  * with the same name are equal.
   *
   * @param id
-  *   its name, not empty and not `main`
+  *   the tag's name, not empty and not `main`
   */
 final class OutputTag[T](val id: String)(implicit val typeInfo: TypeInformation[T])
     extends Serializable {
 
-  /** What is done with this output in each micro-batch, for `data.writeOutputs`. */
+  /** Sets the function that writes this output in each micro-batch, for `data.writeOutputs`. */
   def writtenBy(write: (Dataset[T], Long) => Unit): SideWrite[T] = new SideWrite(this, write)
 
   override def equals(other: Any): Boolean = other match {
@@ -22,7 +22,9 @@ final class OutputTag[T](val id: String)(implicit val typeInfo: TypeInformation[
   override def toString: String = s"OutputTag($id)"
 }
 
-/** What is done with a side output in each micro-batch; made by `tag.writtenBy(function)`. */
+/** A side output with the function that writes it in each micro-batch; made by
+  * `tag.writtenBy(function)`.
+  */
 final class SideWrite[T] private[keystate] (
     val tag: OutputTag[T],
     val function: (Dataset[T], Long) => Unit

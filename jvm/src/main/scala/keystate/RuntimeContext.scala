@@ -2,12 +2,12 @@ package keystate
 
 import scala.annotation.nowarn
 
-/** Gives a function its keyed states: get each one in `open` or `initializeState`, once, and keep
+/** Gives a function its keyed states: get each state once, in `open` or `initializeState`, and keep
   * it in a `@transient` field.
   *
-  * A state that the copy on the driver did not ask for, two states of one name, and a state of a
-  * function without keys are a [[KeystateException]], `KEYSTATE_DECLARATION`. In Flink a state may
-  * be got at any time.
+  * A state that the copy on the driver did not get, two states of one name, and a state of a
+  * function without keys are a [[KeystateException]], `KEYSTATE_DECLARATION`. Flink allows getting
+  * a state at any time.
   */
 @nowarn("cat=deprecation")
 trait KeyedStateStore {
@@ -22,20 +22,20 @@ trait KeyedStateStore {
   def getMapState[K, V](descriptor: MapStateDescriptor[K, V]): MapState[K, V] =
     provide(descriptor)
 
-  /** A map in the order of its own keys, for each key. */
+  /** A sorted map for each key, ordered by the map's own keys. */
   def getSortedMapState[K, V](descriptor: SortedMapStateDescriptor[K, V]): SortedMapState[K, V] =
     provide(descriptor)
 
-  /** What the descriptor's function reduces the added values to, for each key. */
+  /** For each key, the added values reduced by the descriptor's function. */
   def getReducingState[T](descriptor: ReducingStateDescriptor[T]): ReducingState[T] =
     provide(descriptor)
 
-  /** What the descriptor's function aggregates of the added values, for each key. */
+  /** For each key, the added values aggregated by the descriptor's function. */
   def getAggregatingState[IN, ACC, OUT](
       descriptor: AggregatingStateDescriptor[IN, ACC, OUT]
   ): AggregatingState[IN, OUT] = provide(descriptor)
 
-  /** What the descriptor's function folds the added values into, for each key. */
+  /** For each key, the added values folded by the descriptor's function. */
   def getFoldingState[T, ACC](descriptor: FoldingStateDescriptor[T, ACC]): FoldingState[T, ACC] =
     provide(descriptor)
 
@@ -43,39 +43,40 @@ trait KeyedStateStore {
   protected[keystate] def provide[S <: State](descriptor: StateDescriptor[S]): S
 }
 
-/** What a function is told when it is opened. Get every state in `open`, unconditionally: a query
-  * is planned with the states that `open` asks for on a copy on the driver.
+/** The context that a function gets in `open`. Get every state in `open`, unconditionally: the
+  * query is planned with the states that a copy of the function gets in `open` on the driver.
   */
 trait RuntimeContext extends KeyedStateStore {
 
-  /** The operator's name, or "keyed process" if it was given none. */
+  /** The operator's name, or "keyed process" if it has none. */
   def getTaskName: String
 
-  /** From 0. On the driver 0. */
+  /** The subtask's index, from 0. On the driver 0. */
   def getIndexOfThisSubtask: Int
 
   /** The number of subtasks, which may change at a restart. On the driver 1. */
   def getNumberOfParallelSubtasks: Int
 
-  /** The number of key groups, and so the most subtasks there can ever be. On the driver 1. */
+  /** The number of key groups, and so the highest possible number of subtasks. On the driver 1. */
   def getMaxNumberOfParallelSubtasks: Int
 
-  /** Which attempt at its Spark task this is, from 0. */
+  /** The number of this attempt at its Spark task, from 0. */
   def getAttemptNumber: Int
 
   /** The key group of a key, from 0; a key's group never changes. On the driver 0.
     *
     * @param key
-    *   as `getCurrentKey` has it; in a function without that, the value of the one key column, or a
-    *   Row
+    *   the key as `getCurrentKey` returns it; in a function without `getCurrentKey`, the value of
+    *   the
+    *   one key column, or a Row
     */
   def getKeyGroup(key: Any): Int
 
-  /** The function's own metrics. A source has none (`KEYSTATE_DECLARATION`), and no function that
-    * had none when the query was planned.
+  /** The function's own metrics. A source has none (`KEYSTATE_DECLARATION`), nor has a function
+    * that created none when the query was planned.
     */
   def getMetricGroup: MetricGroup
 }
 
-/** Empty; functions written for Flink take it in `open`. */
+/** Empty. `open` methods that were written for Flink take it. */
 final class Configuration

@@ -1,10 +1,10 @@
 package keystate
 
-/** Takes elements out of the query: give it to `addSink`.
+/** Takes elements out of the query; pass it to `addSink`.
   *
-  * Override one of the two `invoke`s. When a micro-batch is run again, its elements come again. To
-  * write each only once, write by an id, or keep elements back until a [[CheckpointListener]] is
-  * told that their micro-batch counts.
+  * Override one of the two `invoke` methods. When a micro-batch is run again, its elements come
+  * again. To write each element only once, write by an id, or keep elements back until a
+  * [[CheckpointListener]] receives the completion of their micro-batch.
   */
 trait SinkFunction[IN] extends Serializable {
 
@@ -13,13 +13,13 @@ trait SinkFunction[IN] extends Serializable {
     s"${getClass.getName} overrides neither invoke(value) nor invoke(value, context)"
   )
 
-  /** Takes an element, and is told of its time. */
+  /** Takes an element with its times. */
   def invoke(value: IN, context: SinkFunction.Context): Unit = invoke(value)
 }
 
 object SinkFunction {
 
-  /** What is known of the element at hand. To be used within the call that got it. All times are
+  /** The context of the current element. Use it only within the call that got it. All times are
     * milliseconds since the epoch.
     */
   trait Context {

@@ -1,21 +1,21 @@
 package keystate
 
-/** Names a state and gives its types; get the state with it from the [[RuntimeContext]].
+/** Names a state and gives its types; the [[RuntimeContext]] returns the state for it.
   *
-  * `new` takes the types as Flink does; the companions' `apply` finds them:
-  * `ValueStateDescriptor[Long]("count")`. The checkpoint knows a state by its name: what may change
-  * at a restart is in docs/schema-evolution.md.
+  * `new` takes the types as in Flink; the companions' `apply` derives them:
+  * `ValueStateDescriptor[Long]("count")`. The checkpoint identifies a state by its name.
+  * docs/schema-evolution.md says what may change at a restart.
   */
 sealed abstract class StateDescriptor[S <: State] extends Serializable {
   private var ttl = StateTtlConfig.DISABLED
   private var limit: Option[Long] = None
 
-  /** One for each state of a function. Not empty, not "default", without white space at either end,
-    * and not beginning with "$"; else getting the state fails with `KEYSTATE_RESERVED_NAME`.
+  /** The state's name, unique within a function. It must not be empty or "default", begin with "$",
+    * or have white space at either end; else getting the state fails with `KEYSTATE_RESERVED_NAME`.
     */
   def name: String
 
-  /** Lets the state's values expire; to be called before the state is got. Operator and broadcast
+  /** Lets the state's values expire; call it before getting the state. Operator and broadcast
     * states can't have a time to live (`KEYSTATE_DECLARATION`).
     */
   def enableTimeToLive(config: StateTtlConfig): Unit = ttl = config
@@ -23,9 +23,9 @@ sealed abstract class StateDescriptor[S <: State] extends Serializable {
   /** The time to live; [[StateTtlConfig.DISABLED]] if it was not enabled. */
   def getTtlConfig: StateTtlConfig = ttl
 
-  /** Limits how many entries the state has, of all keys together; to be called before the state is
-    * got. A value is an entry, and each key of a map. What happens above the limit,
-    * `spark.keystate.state.onLimit` says. Of keyed state only.
+  /** Limits the number of the state's entries over all keys; call it before getting the state. A
+    * value counts as one entry, and so does each key of a map. The setting
+    * `spark.keystate.state.onLimit` says what happens above the limit. Keyed state only.
     *
     * @throws java.lang.IllegalArgumentException
     *   if it is less than 1
@@ -35,14 +35,14 @@ sealed abstract class StateDescriptor[S <: State] extends Serializable {
     limit = Some(entries)
   }
 
-  /** The most entries that the state may have. */
+  /** The maximum number of the state's entries. */
   def getMaxEntries: Option[Long] = limit
 }
 
 /** Describes a [[ValueState]].
   *
   * @param default
-  *   what `value` returns a copy of when there is none
+  *   `value` returns a copy of it when there is no value
   */
 final class ValueStateDescriptor[T](
     val name: String,
@@ -50,18 +50,18 @@ final class ValueStateDescriptor[T](
     val default: T
 ) extends StateDescriptor[ValueState[T]] {
 
-  /** Without a default: `value` returns null when there is none. */
+  /** Without a default: `value` returns null when there is no value. */
   def this(name: String, valueType: TypeInformation[T]) =
     this(name, valueType, null.asInstanceOf[T])
 }
 
 object ValueStateDescriptor {
 
-  /** Without a default: `value` returns null when there is none. */
+  /** Without a default: `value` returns null when there is no value. */
   def apply[T: TypeInformation](name: String): ValueStateDescriptor[T] =
     new ValueStateDescriptor(name, implicitly[TypeInformation[T]])
 
-  /** With a default, which `value` returns when there is none. */
+  /** With a default, which `value` returns when there is no value. */
   def apply[T](name: String, default: T)(implicit
       valueType: TypeInformation[T]
   ): ValueStateDescriptor[T] = new ValueStateDescriptor(name, valueType, default)
@@ -78,7 +78,9 @@ object ListStateDescriptor {
     new ListStateDescriptor(name, implicitly[TypeInformation[T]])
 }
 
-/** Describes a [[MapState]], or a [[BroadcastState]]. Keys need a type with an order: no maps. */
+/** Describes a [[MapState]], or a [[BroadcastState]]. Keys need a type with an order, so they can't
+  * contain maps.
+  */
 final class MapStateDescriptor[K, V](
     val name: String,
     val keyType: TypeInformation[K],
@@ -94,7 +96,7 @@ object MapStateDescriptor {
     new MapStateDescriptor(name, keyType, valueType)
 }
 
-/** The order of a sorted map's keys. It is fixed for a checkpoint's life. */
+/** The order of a sorted map's keys. It can't change in a checkpoint. */
 sealed abstract class KeyOrder private[keystate] (val name: String) extends Serializable
 
 object KeyOrder {
@@ -102,7 +104,7 @@ object KeyOrder {
   /** The order in which Spark sorts the type. */
   case object NATURAL extends KeyOrder("natural")
 
-  /** The other way round. */
+  /** The reverse of the natural order. */
   case object DESCENDING extends KeyOrder("descending")
 
   /** The order of Flink's `BytewiseComparator`: by the bytes of the key, so negative numbers follow
@@ -111,7 +113,9 @@ object KeyOrder {
   case object BYTEWISE extends KeyOrder("bytewise")
 }
 
-/** Flink's names for [[KeyOrder.BYTEWISE]], one a type of key; they are all the same. */
+/** Flink's names for [[KeyOrder.BYTEWISE]], one for each type of key; all of them are the same
+  * order.
+  */
 object BytewiseComparator {
   val BYTE_INSTANCE: KeyOrder = KeyOrder.BYTEWISE
   val SHORT_INSTANCE: KeyOrder = KeyOrder.BYTEWISE
@@ -121,7 +125,7 @@ object BytewiseComparator {
   val DOUBLE_INSTANCE: KeyOrder = KeyOrder.BYTEWISE
 }
 
-/** Describes a [[SortedMapState]]. Keys need a type with an order: no maps. */
+/** Describes a [[SortedMapState]]. Keys need a type with an order, so they can't contain maps. */
 final class SortedMapStateDescriptor[K, V](
     val name: String,
     val order: KeyOrder,
@@ -152,7 +156,7 @@ final class ReducingStateDescriptor[T](
 
 object ReducingStateDescriptor {
 
-  /** A value that this function reduces all values to. */
+  /** A value: this function reduces all added values to it. */
   def apply[T](name: String, function: ReduceFunction[T])(implicit
       valueType: TypeInformation[T]
   ): ReducingStateDescriptor[T] = new ReducingStateDescriptor(name, function, valueType)
@@ -169,7 +173,7 @@ final class AggregatingStateDescriptor[IN, ACC, OUT](
 
 object AggregatingStateDescriptor {
 
-  /** A result that this function makes of all values. */
+  /** A result: this function computes it from all added values. */
   def apply[IN, ACC, OUT](name: String, function: AggregateFunction[IN, ACC, OUT])(implicit
       accumulatorType: TypeInformation[ACC]
   ): AggregatingStateDescriptor[IN, ACC, OUT] =
@@ -191,7 +195,7 @@ final class FoldingStateDescriptor[T, ACC](
 
 object FoldingStateDescriptor {
 
-  /** An accumulator that begins as `initial` and that this function adds all values to. */
+  /** An accumulator: it starts as `initial`, and this function adds all values to it. */
   @deprecated("use AggregatingStateDescriptor", "Flink 1.4")
   def apply[T, ACC](name: String, initial: ACC, function: FoldFunction[T, ACC])(implicit
       accumulatorType: TypeInformation[ACC]

@@ -5,14 +5,14 @@ import java.time.Duration
 import keystate.StateTtlConfig.{StateVisibility, TtlTimeCharacteristic, UpdateType}
 import keystate.backend.TimeToLive
 
-/** How long a state's values live: build one with [[StateTtlConfig.newBuilder]], and give it to a
-  * descriptor with `enableTimeToLive`.
+/** How long a state's values live; build one with [[StateTtlConfig.newBuilder]], and pass it to a
+  * descriptor's `enableTimeToLive`.
   *
-  * Each element of a list and each entry of a map expires for itself, any other state as a whole:
-  * once the clock shows the time of its last write, or read if reads count, plus the time to live,
-  * or more. The clock is the micro-batch's time or the watermark, and stands still within a
-  * micro-batch; Flink's goes on, as does the processing time in real-time mode. In a batch query
-  * nothing expires.
+  * Each element of a list and each entry of a map expires on its own; any other state expires as a
+  * whole. An entry expires when the clock has reached the time of its last write (or its last read,
+  * if reads count) plus the time to live. The clock is the micro-batch's time or the watermark, and
+  * stands still within a micro-batch; Flink's clock goes on, and so does the processing time in
+  * real-time mode. In a batch query nothing expires.
   */
 final class StateTtlConfig private (
     val getUpdateType: UpdateType,
@@ -25,7 +25,7 @@ final class StateTtlConfig private (
   /** Whether anything expires: false with `UpdateType.Disabled`. */
   def isEnabled: Boolean = getUpdateType != UpdateType.Disabled
 
-  /** What the store is told of this; None when nothing expires. Not in Flink. */
+  /** The form that the store gets; None when nothing expires. Not in Flink. */
   def timeToLive: Option[TimeToLive] = Option.when(isEnabled)(live)
 }
 
@@ -35,12 +35,12 @@ object StateTtlConfig {
   val DISABLED: StateTtlConfig =
     newBuilder(Duration.ofMillis(Long.MaxValue)).setUpdateType(UpdateType.Disabled).build()
 
-  /** A builder for this time to live. It must be a millisecond or more, else `build` throws
+  /** A builder for this time to live. A time to live below one millisecond makes `build` throw
     * IllegalArgumentException.
     */
   def newBuilder(ttl: Duration): Builder = new Builder(ttl)
 
-  /** What makes a value live on: begins its time to live anew. */
+  /** Which uses of a value start its time to live again. */
   sealed abstract class UpdateType
 
   object UpdateType {
@@ -60,24 +60,25 @@ object StateTtlConfig {
 
   object StateVisibility {
 
-    /** It may be returned once, if it was not cleaned up before; whether it was is not defined. */
+    /** A read may return it once if it has not been cleaned up yet; it is not defined when it is.
+      */
     case object ReturnExpiredIfNotCleanedUp extends StateVisibility
 
-    /** Never. The default. */
+    /** A read never returns it. The default. */
     case object NeverReturnExpired extends StateVisibility
   }
 
-  /** By which clock values expire. */
+  /** The clock by which values expire. */
   sealed abstract class TtlTimeCharacteristic
 
   object TtlTimeCharacteristic {
 
-    /** The micro-batch's recorded time, the same when it is run again. The default. */
+    /** The micro-batch's recorded time, the same when the micro-batch is run again. The default. */
     case object ProcessingTime extends TtlTimeCharacteristic
 
-    /** The watermark, which the input must have (`KEYSTATE_NO_WATERMARK`). A value lives from the
-      * event time of the element or event-time timer that used it on, or from the watermark if that
-      * is later. Not in Flink.
+    /** The watermark, which the input must have (`KEYSTATE_NO_WATERMARK`). The time to live starts
+      * at the event time of the element or event-time timer that used the value, or at the
+      * watermark if that is later. Not in Flink.
       */
     case object EventTime extends TtlTimeCharacteristic
   }
@@ -91,28 +92,28 @@ object StateTtlConfig {
     private var dropOnMerge = false
     private var inBackground = true
 
-    /** How long values live: a millisecond or more. */
+    /** The time to live: one millisecond or more. */
     def setTtl(ttl: Duration): Builder = set(this.ttl = ttl)
 
-    /** What makes values live on. */
+    /** Which uses of a value start its time to live again. */
     def setUpdateType(updateType: UpdateType): Builder = set(this.updateType = updateType)
 
-    /** Whether expired values may be seen. */
+    /** Whether reads may return expired values. */
     def setStateVisibility(visibility: StateVisibility): Builder = set(this.visibility = visibility)
 
-    /** By which clock values expire. */
+    /** The clock by which values expire. */
     def setTtlTimeCharacteristic(clock: TtlTimeCharacteristic): Builder = set(this.clock = clock)
 
-    /** Only writing a value makes it live on. The default. */
+    /** Only writing a value starts its time to live again. The default. */
     def updateTtlOnCreateAndWrite(): Builder = setUpdateType(UpdateType.OnCreateAndWrite)
 
-    /** Reading a value makes it live on too. */
+    /** Reading a value starts its time to live again too. */
     def updateTtlOnReadAndWrite(): Builder = setUpdateType(UpdateType.OnReadAndWrite)
 
-    /** Expired values are never seen. The default. */
+    /** Reads never return expired values. The default. */
     def neverReturnExpired(): Builder = setStateVisibility(StateVisibility.NeverReturnExpired)
 
-    /** An expired value may be returned once. */
+    /** A read may return an expired value once. */
     def returnExpiredIfNotCleanedUp(): Builder =
       setStateVisibility(StateVisibility.ReturnExpiredIfNotCleanedUp)
 
@@ -123,27 +124,27 @@ object StateTtlConfig {
     /** The clock is the watermark. Not in Flink. */
     def useEventTime(): Builder = setTtlTimeCharacteristic(TtlTimeCharacteristic.EventTime)
 
-    /** Merging files in the background leaves out what has expired, with either backend. Flink
-      * leaves it out of full snapshots; here nothing writes all of a state at once.
+    /** Background merging of files leaves expired entries out, with either backend. Flink leaves
+      * them out of full snapshots; Keystate never writes a whole state at once.
       */
     def cleanupFullSnapshot(): Builder = set { dropOnMerge = true }
 
-    /** At its end each task looks at some entries of the state and removes those that have expired;
-      * it goes on from there in the next micro-batch. Flink does so at each access, and only on the
-      * heap.
+    /** At its end each task checks some entries of the state and removes expired ones; the next
+      * micro-batch goes on from there. Flink does so at each access, and only on the heap.
       *
       * @param cleanupSize
-      *   how many, for each entry that the function wrote or removed; at least 1, else
+      *   how many entries to check for each entry that the function wrote or removed; at least 1,
+      *   else
       *   IllegalArgumentException is thrown
       * @param runCleanupForEveryRecord
-      *   whether it is so many for each element instead
+      *   whether to check this number for each element instead
       */
     def cleanupIncrementally(cleanupSize: Int, runCleanupForEveryRecord: Boolean): Builder = {
       require(cleanupSize > 0, s"the cleanup size must be positive, and is $cleanupSize")
       set { sweep = Some((cleanupSize, runCleanupForEveryRecord)) }
     }
 
-    /** Does what [[cleanupFullSnapshot]] does. Flink's number is accepted and has no effect; a
+    /** The same as [[cleanupFullSnapshot]]. Flink's number is accepted and has no effect; a
       * negative one throws IllegalArgumentException.
       */
     def cleanupInRocksdbCompactFilter(queryTimeAfterNumEntries: Long): Builder = {
@@ -151,8 +152,9 @@ object StateTtlConfig {
       cleanupFullSnapshot()
     }
 
-    /** Only the chosen strategies remove what no key comes across. Without this, merging drops what
-      * has expired, and unless `cleanupIncrementally` is called it is as if by (5, false).
+    /** Limits the removal of entries that no key reaches to the chosen strategies. Without this
+      * call, merging drops expired entries, and unless `cleanupIncrementally` is called, its
+      * setting is (5, false).
       */
     def disableCleanupInBackground(): Builder = set { inBackground = false }
 
@@ -181,18 +183,18 @@ object StateTtlConfig {
 /** Flink's names for durations. */
 object Time {
 
-  /** So many milliseconds. */
+  /** This number of milliseconds. */
   def milliseconds(milliseconds: Long): Duration = Duration.ofMillis(milliseconds)
 
-  /** So many seconds. */
+  /** This number of seconds. */
   def seconds(seconds: Long): Duration = Duration.ofSeconds(seconds)
 
-  /** So many minutes. */
+  /** This number of minutes. */
   def minutes(minutes: Long): Duration = Duration.ofMinutes(minutes)
 
-  /** So many hours. */
+  /** This number of hours. */
   def hours(hours: Long): Duration = Duration.ofHours(hours)
 
-  /** So many days. */
+  /** This number of days. */
   def days(days: Long): Duration = Duration.ofDays(days)
 }

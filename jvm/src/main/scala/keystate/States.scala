@@ -2,79 +2,76 @@ package keystate
 
 import java.util.Map.Entry
 
-/** State of the key of the element or timer at hand. Operator and broadcast state are of the
+/** State of the current element's or timer's key. Operator and broadcast state belong to the
   * subtask.
   *
   * Get keyed state in `open`, and use it in `processElement`, `onTimer`, `map` and the like, in the
   * thread that called them. Elsewhere each method throws a [[KeystateException]],
-  * `KEYSTATE_NO_CURRENT_KEY`. A value that does not fit the state's type is refused when it is
-  * written, `KEYSTATE_STATE_TYPE`.
+  * `KEYSTATE_NO_CURRENT_KEY`. Writing a value that does not fit the state's type fails with
+  * `KEYSTATE_STATE_TYPE`.
   *
-  * A value is taken as it is when it is handed over: the object may be changed and used again.
-  * Likewise each read gives an object of its own, and a change in place is kept only if it is
-  * written back.
+  * A write copies the value: the object may be changed and used again. Each read returns a new
+  * object, and a change in place is kept only if the object is written back.
   */
 trait State {
 
-  /** Removes all that the state holds. */
+  /** Removes the state's whole content. */
   def clear(): Unit
 }
 
 /** One value. */
 trait ValueState[T] extends State {
 
-  /** The value. If there is none, the descriptor's default, and without a default null, which a
+  /** The value. If there is none, the descriptor's default; without a default null, which a
     * primitive type turns into 0.
     */
   def value(): T
 
-  /** Replaces the value; null removes it. `None` is a value like others. */
+  /** Replaces the value; null removes it. `None` is a value like any other. */
   def update(value: T): Unit
 }
 
-/** State that is added to. */
+/** State to which values are added. */
 trait AppendingState[IN, OUT] extends State {
 
-  /** What was added, or what was made of it. When nothing was: an empty list from a list, null from
-    * any other kind.
+  /** The added values, or the result computed from them. Before the first value: an empty list from
+    * a list, null from any other kind.
     */
   def get(): OUT
 
-  /** Adds a value. Null is an element like others to a list, and removes the state of any other
-    * kind.
-    */
+  /** Adds a value. A list keeps null as an element; any other kind of state is removed by null. */
   def add(value: IN): Unit
 }
 
-/** A list in the order of adding. Flink refuses null elements; here they are kept.
+/** A list in insertion order. Flink refuses null elements; Keystate keeps them.
   *
-  * `get` is never null, and shows the list as it was at the call.
+  * `get` never returns null, and returns the list at the time of the call.
   */
 trait ListState[T] extends AppendingState[T, Iterable[T]] {
 
   /** Adds all values, in their order. */
   def addAll(values: IterableOnce[T]): Unit
 
-  /** Replaces the list; no values empty it. */
+  /** Replaces the list; no values make it empty. */
   def update(values: IterableOnce[T]): Unit
 }
 
-/** One value, to which a [[ReduceFunction]] reduces all that was added; null before the first. */
+/** One value: a [[ReduceFunction]] reduces all added values to it; null before the first. */
 trait ReducingState[T] extends AppendingState[T, T]
 
-/** The result of an [[AggregateFunction]]; null before the first `add`. The accumulator is stored,
-  * and the result made of it at each `get`.
+/** The result of an [[AggregateFunction]]; null before the first `add`. The accumulator is stored;
+  * each `get` computes the result from it.
   */
 trait AggregatingState[IN, OUT] extends AppendingState[IN, OUT]
 
-/** What a [[FoldFunction]] made of the initial value and all that was added; null before the first
-  * `add`.
+/** The result of a [[FoldFunction]] over the initial value and all added values; null before the
+  * first `add`.
   */
 @deprecated("use AggregatingState", "Flink 1.4")
 trait FoldingState[T, ACC] extends AppendingState[T, ACC]
 
-/** A key and a value of a map; `case MapEntry(key, value)` takes it apart. A copy: it does not
-  * change with the state.
+/** A key and a value of a map; `case MapEntry(key, value)` extracts them. It is a copy: later
+  * changes of the state do not change it.
   */
 final case class MapEntry[K, V](getKey: K, getValue: V) extends Entry[K, V] {
 
@@ -83,19 +80,19 @@ final case class MapEntry[K, V](getKey: K, getValue: V) extends Entry[K, V] {
     throw new UnsupportedOperationException("put the new value into the state")
 }
 
-/** A map, in no particular order. Keys must not be null, and no `None`
-  * (`KEYSTATE_NULL_KEY`); values may be.
+/** A map, in no particular order. Keys must not be null or `None` (`KEYSTATE_NULL_KEY`); values may
+  * be.
   *
-  * An iterator shows the map as it was when the iterator was made, whatever is changed meanwhile.
-  * It ends with the call of the function that made it, and throws after that. `entries`, `keys` and
-  * `values` make a new iterator each time they are gone through.
+  * An iterator returns the entries that the map had when the iterator was made, whatever changes
+  * meanwhile. It ends with the function's call that made it, and throws after that. `entries`,
+  * `keys` and `values` make a new iterator for each iteration.
   */
 trait MapState[K, V] extends State {
 
-  /** The value; null when there is none, which a primitive type turns into 0. */
+  /** The value; null when the key has none. For a primitive type Scala turns null into 0. */
   def get(key: K): V
 
-  /** Sets the key's value. A value of null is an entry too: remove it with `remove`. */
+  /** Sets the key's value. A null value is an entry too; `remove` removes it. */
   def put(key: K, value: V): Unit
 
   /** Puts one entry after the other. */
@@ -105,7 +102,7 @@ trait MapState[K, V] extends State {
   /** Removes the key's entry, if there is one. */
   def remove(key: K): Unit
 
-  /** Whether there is an entry with this key, its value being null or not. */
+  /** Whether there is an entry with this key, even if its value is null. */
   def contains(key: K): Boolean
 
   /** The entries, never null. */
@@ -126,10 +123,10 @@ trait MapState[K, V] extends State {
   def isEmpty(): Boolean
 }
 
-/** A map in the order of its keys, which its descriptor names: `entries`, `keys`, `values` and
-  * iterators are in that order, and "first", "before" and "after" go by it.
+/** A map sorted by its keys, in the order that its descriptor names: `entries`, `keys`, `values`
+  * and iterators are in that order, and "first", "before" and "after" refer to it.
   *
-  * Methods that return one entry return null when there is none. An iterator with `reverse` gives
+  * Methods that return one entry return null when there is none. An iterator with `reverse` returns
   * the same entries from the last to the first.
   */
 trait SortedMapState[K, V] extends MapState[K, V] {

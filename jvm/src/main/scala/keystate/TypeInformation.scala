@@ -7,23 +7,23 @@ import org.apache.spark.sql.{Encoder, Row}
 
 import org.apache.spark.sql.keystate.encoding.Encodings
 
-/** How values of a type are stored: as Spark's encoders have them, so that Python finds them as the
-  * same columns.
+/** How values of a type are stored: in the form of Spark's encoders, so that Python finds them as
+  * the same columns.
   *
-  * There is one, without an import, for every type that Spark has an encoder for: case classes,
+  * An implicit, which needs no import, exists for every type with a Spark encoder: case classes,
   * tuples, numbers, strings, dates and times, sequences, maps, and options within these. For a type
-  * without encoder the error comes from `encoder`: when the state is got, or when a stream is made.
+  * without an encoder, `encoder` throws the error: when the state is got, or when a stream is made.
   */
 final class TypeInformation[T] private (find: () => Encoder[T]) extends Serializable {
 
-  /** Spark's encoder, found when it is first asked for. */
+  /** Spark's encoder, found on first use. */
   @transient lazy val encoder: Encoder[T] = find()
 }
 
 object TypeInformation extends LowPriorityTypes {
 
-  /** Rows of which Keystate knows the columns, which are those of the key. For any other row
-    * `encoder` throws IllegalArgumentException: use `ddl`.
+  /** A Row whose columns Keystate knows, which are the key's columns. For any other Row `encoder`
+    * throws IllegalArgumentException: use `ddl`.
     */
   implicit val row: TypeInformation[Row] = make(() =>
     throw new IllegalArgumentException(
@@ -31,9 +31,9 @@ object TypeInformation extends LowPriorityTypes {
     )
   )
 
-  /** A type by Spark's name for it, for those that Scala has none for: `"decimal(10,2)"` for
-    * `java.math.BigDecimal`, `"count long, total long"` for `Row`. That T is the type of such
-    * values is not checked.
+  /** A type by its name in Spark SQL, for types without a Scala class of their own:
+    * `"decimal(10,2)"` for `java.math.BigDecimal`, `"count long, total long"` for `Row`. Nobody
+    * checks that T is the type of such values.
     */
   def ddl[T](ddl: String): TypeInformation[T] = make(() => Encodings.ddl[T](ddl))
 
@@ -43,11 +43,11 @@ object TypeInformation extends LowPriorityTypes {
   /** The type of a class that Spark has an encoder for from Java: boxed types, strings, beans. */
   def of[T](cls: Class[T]): TypeInformation[T] = make(() => Encodings.ofClass(cls))
 
-  /** Flink's way to name a type: `TypeInformation.of(new TypeHint[(String, Int)]() {})`. */
+  /** Flink's form of naming a type: `TypeInformation.of(new TypeHint[(String, Int)]() {})`. */
   def of[T: TypeTag](hint: TypeHint[T]): TypeInformation[T] = derived[T]
 
-  /** A case class of Keystate's own, some of whose fields are of the user's types. Each of them may
-    * be null, also those of numbers.
+  /** A case class of Keystate itself with some fields of the user's types. Each of these fields may
+    * be null, even a number.
     */
   private[keystate] def struct[T: ClassTag](fields: (String, TypeInformation[_])*) =
     make(() => Encodings.ofFields[T](fields.map { case (name, of) => name -> of.encoder }))
@@ -59,10 +59,10 @@ object TypeInformation extends LowPriorityTypes {
 /** Names a type for [[TypeInformation.of[T](hint*]]. */
 abstract class TypeHint[T]
 
-/** Finds types that no other implicit gives. */
+/** Provides types for which there is no other implicit. */
 sealed trait LowPriorityTypes {
 
-  /** The type that Spark derives an encoder for. */
+  /** The type, with an encoder that Spark derives. */
   implicit def derived[T: TypeTag]: TypeInformation[T] =
     TypeInformation.make(() => Encodings.ofTag[T])
 }

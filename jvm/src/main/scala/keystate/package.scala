@@ -15,13 +15,13 @@ package object keystate {
   implicit def sourceOps(session: SparkSession): stream.SourceOps =
     new stream.SourceOps(session)
 
-  /** Flink's name for finding the type of values of T. */
+  /** Flink's name for deriving the type of values of T. */
   def createTypeInformation[T: TypeTag]: TypeInformation[T] = TypeInformation.derived[T]
 
-  /** Flink's way to apply an [[AsyncFunction]]. */
+  /** Flink's entry point for an [[AsyncFunction]]. */
   val AsyncDataStream: stream.AsyncDataStream.type = stream.AsyncDataStream
 
-  // What these are made by is above; their names are here for users' declarations.
+  // Names for users' declarations; the methods above make instances of them.
 
   type DataStream[T] = stream.DataStream[T]
   type KeyedStream[T, K] = stream.KeyedStream[T, K]
@@ -32,6 +32,8 @@ package object keystate {
   type WindowedStream[T, K, W <: windows.Window] = stream.WindowedStream[T, K, W]
   type WindowedDataset[T, W <: windows.Window] = stream.WindowedDataset[T, W]
 
-  /** What Keystate's errors are; `code` tells which one, and docs/errors.md what to do. */
+  /** The class of Keystate's errors; `code` identifies the error, and docs/errors.md says what to
+    * do.
+    */
   type KeystateException = errors.KeystateException
 }

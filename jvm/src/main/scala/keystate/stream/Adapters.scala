@@ -7,8 +7,8 @@ import keystate.{
 }
 import org.apache.spark.sql.keystate.jvm.FunctionAdapter
 
-/** Makes a [[KeyedProcessFunction]] of another kind of function. It serves streams without keys
-  * too, where nothing asks for one.
+/** Adapts another kind of function to [[KeyedProcessFunction]]. It also serves streams without
+  * keys, because the adapted functions do not ask for a key.
   */
 private[keystate] abstract class Adapter[IN, OUT](function: AnyRef)
     extends KeyedProcessFunction[Any, IN, OUT]
@@ -54,7 +54,8 @@ private[keystate] final class SinkAdapter[T](function: SinkFunction[T])
 /** Keeps the result so far in a state named `_reduce`.
   *
   * @param rolling
-  *   whether it emits the result so far for every element, for streams. If not, it emits one result
+  *   whether it emits the result so far for every element, as streams do. If not, it emits one
+  *   result
   *   for each key, by a timer: a batch fires its timers when its input has ended
   */
 private[keystate] final class ReduceAdapter[T](
@@ -87,7 +88,7 @@ private[keystate] final class WithState[IN, OUT, S](
   @transient private var state: ValueState[Any] = _
 
   override def open(context: RuntimeContext): Unit =
-    // As Any: a primitive that is not there must stay null.
+    // Typed as Any: a missing primitive must stay null.
     state = context
       .getState(new ValueStateDescriptor("state", stateType))
       .asInstanceOf[ValueState[Any]]

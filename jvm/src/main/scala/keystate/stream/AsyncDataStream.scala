@@ -13,16 +13,17 @@ import keystate.{
 }
 import org.apache.spark.sql.keystate.jvm.{AsyncAdapter, AsyncSettings, FunctionAdapter}
 
-/** Flink's way to apply an [[keystate.AsyncFunction]]: to a keyed stream, where it may have state
-  * and elements of a key come one after the other, or to one without keys, where all overlap.
+/** Flink's entry points for an [[keystate.AsyncFunction]]. On a keyed stream the function may have
+  * state, and elements of a key are processed one after the other; on a stream without keys all
+  * elements overlap.
   *
-  * In each method `timeout` is how long an element may take, with all its attempts; 0 is as long as
-  * it likes. `capacity` is how many elements of a subtask may be in flight.
+  * In each method `timeout` is how long an element may take, with all its attempts; 0 sets no
+  * limit. `capacity` is how many elements of a subtask may be in flight.
   */
 object AsyncDataStream {
   final val DefaultCapacity = 100
 
-  /** Results come as calls end. */
+  /** Emits results in the order in which calls end. */
   def unorderedWait[IN, OUT: TypeInformation](
       input: RowStream[IN],
       function: AsyncFunction[IN, OUT],
@@ -31,7 +32,7 @@ object AsyncDataStream {
       capacity: Int = DefaultCapacity
   ): Dataset[OUT] = applied(input, function, timeout, timeUnit, capacity, None, ordered = false)
 
-  /** Results come as calls of a plain function end. */
+  /** Emits results in the order in which calls of a plain function end. */
   def unorderedWait[IN, OUT: TypeInformation](
       input: RowStream[IN],
       timeout: Long,
@@ -40,7 +41,7 @@ object AsyncDataStream {
   )(function: (IN, ResultFuture[OUT]) => Unit): Dataset[OUT] =
     unorderedWait(input, plain(function), timeout, timeUnit, capacity)
 
-  /** Results of a subtask come in the order of its elements. */
+  /** Emits the results of a subtask in the order of its elements. */
   def orderedWait[IN, OUT: TypeInformation](
       input: RowStream[IN],
       function: AsyncFunction[IN, OUT],
@@ -49,7 +50,7 @@ object AsyncDataStream {
       capacity: Int = DefaultCapacity
   ): Dataset[OUT] = applied(input, function, timeout, timeUnit, capacity, None, ordered = true)
 
-  /** Results of a plain function come in the order of a subtask's elements. */
+  /** Emits the results of a plain function in the order of a subtask's elements. */
   def orderedWait[IN, OUT: TypeInformation](
       input: RowStream[IN],
       timeout: Long,
@@ -58,7 +59,7 @@ object AsyncDataStream {
   )(function: (IN, ResultFuture[OUT]) => Unit): Dataset[OUT] =
     orderedWait(input, plain(function), timeout, timeUnit, capacity)
 
-  /** Results come as calls end; elements whose calls fail are tried again. */
+  /** Emits results in the order in which calls end, and retries elements whose calls fail. */
   def unorderedWaitWithRetry[IN, OUT: TypeInformation](
       input: RowStream[IN],
       function: AsyncFunction[IN, OUT],
@@ -69,7 +70,7 @@ object AsyncDataStream {
   ): Dataset[OUT] =
     applied(input, function, timeout, timeUnit, capacity, Some(asyncRetryStrategy), ordered = false)
 
-  /** Results come in the order of a subtask's elements; those whose calls fail are tried again. */
+  /** Emits results in the order of a subtask's elements, and retries elements whose calls fail. */
   def orderedWaitWithRetry[IN, OUT: TypeInformation](
       input: RowStream[IN],
       function: AsyncFunction[IN, OUT],
@@ -107,7 +108,7 @@ object AsyncDataStream {
     AsyncSettings(capacity, timeout, retry.map(_.asInstanceOf[AsyncRetryStrategy[Any]]), ordered)
   )
 
-  /** Makes a function with Futures of one that completes results. */
+  /** Adapts a function that completes a ResultFuture to one that returns Futures. */
   private final class Invoked[IN, OUT](function: AsyncFunction[IN, OUT])
       extends AsyncKeyedProcessFunction[Any, IN, OUT]
       with FunctionAdapter {

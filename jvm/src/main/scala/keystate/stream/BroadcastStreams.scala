@@ -5,7 +5,7 @@ import org.apache.spark.sql.Dataset
 import keystate.{BroadcastProcessFunction, KeyedBroadcastProcessFunction, TypeInformation}
 import org.apache.spark.sql.keystate.jvm.BroadcastData
 
-/** A Dataset to be broadcast; made by `data.broadcast(descriptors)`, and passed to `connect`. */
+/** A Dataset to broadcast; made by `data.broadcast(descriptors)`, and passed to `connect`. */
 final class BroadcastStream[B] private[keystate] (private[keystate] val inputs: BroadcastData)
 
 /** A stream without keys and a broadcast stream. */
@@ -15,8 +15,8 @@ final class BroadcastConnectedStream[T, B] private[keystate] (
 ) {
 
   /** The function's results. Fails as [[KeyedStream.process]] does. Also `KEYSTATE_DECLARATION`
-    * when a stream is broadcast to a batch Dataset, and when the function is a
-    * [[keystate.CheckpointedFunction]] or [[keystate.CheckpointListener]] too.
+    * when a stream is broadcast to a batch Dataset, and when the function is also a
+    * [[keystate.CheckpointedFunction]] or [[keystate.CheckpointListener]].
     */
   def process[OUT](function: BroadcastProcessFunction[T, B, OUT])(implicit
       out: TypeInformation[OUT]
@@ -31,8 +31,8 @@ final class BroadcastConnectedKeyedStream[T, K, B] private[keystate] (
 ) {
 
   /** The function's results. Fails as [[KeyedStream.process]] does. Also `KEYSTATE_DECLARATION`
-    * when a stream is broadcast to a batch Dataset, and when the function is a
-    * [[keystate.CheckpointedFunction]] or [[keystate.CheckpointListener]] too.
+    * when a stream is broadcast to a batch Dataset, and when the function is also a
+    * [[keystate.CheckpointedFunction]] or [[keystate.CheckpointListener]].
     */
   def process[OUT](function: KeyedBroadcastProcessFunction[K, T, B, OUT])(implicit
       out: TypeInformation[OUT]
@@ -46,11 +46,11 @@ final class BroadcastConnectedKeyedDataset[T, B] private[keystate] (
 ) {
 
   /** The function's results. Fails as [[KeyedStream.process]] does. Also `KEYSTATE_DECLARATION`
-    * when a stream is broadcast to a batch Dataset, and when the function is a
-    * [[keystate.CheckpointedFunction]] or [[keystate.CheckpointListener]] too.
+    * when a stream is broadcast to a batch Dataset, and when the function is also a
+    * [[keystate.CheckpointedFunction]] or [[keystate.CheckpointListener]].
     *
     * @tparam K
-    *   the type of the one key column; of several, a `Row`, tuple or case class
+    *   the type of the one key column; for several key columns, a `Row`, tuple or case class
     */
   def process[K, OUT](
       function: KeyedBroadcastProcessFunction[K, T, B, OUT]

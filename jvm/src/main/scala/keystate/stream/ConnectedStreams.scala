@@ -10,13 +10,13 @@ import keystate.{
 import org.apache.spark.sql.keystate.jvm.{ConnectedData, FunctionAdapter, ScalaBridge}
 
 /** Two keyed Datasets whose elements share the state and the timers of a key; made by `connect`.
-  * Name, time mode and key groups are those of the first one. Both have the same number of key
+  * Name, time mode and key groups are those of the first Dataset. Both have the same number of key
   * columns, of the same types in the same order, else `KEYSTATE_DECLARATION`.
   *
-  * Both are streams or both batch Datasets, or one is a stream and the other a batch Dataset: then
-  * that one's elements come once, before those of the first micro-batch that the operator has with
-  * it. Otherwise, in each micro-batch, elements of the first come before those of the second, unless
-  * `orderedBy` is told.
+  * Both are streams, or both are batch Datasets, or one is a stream and the other a batch Dataset.
+  * In the last case the batch elements come once, before those of the first micro-batch in which
+  * the operator has the batch Dataset. Otherwise, in each micro-batch, elements of the first
+  * Dataset come before those of the second, unless `orderedBy` is set.
   */
 sealed abstract class ConnectedStreams[A, B] private[keystate] (
     first: KeyedRowStream[A],
@@ -26,22 +26,23 @@ sealed abstract class ConnectedStreams[A, B] private[keystate] (
   protected type Self <: ConnectedStreams[A, B]
   protected def sorted(by: (Column, Column)): Self
 
-  /** The elements of a key come sorted by this column, which both have, within a micro-batch. Where
-    * they are equal, those of the first Dataset come first.
+  /** Sorts the elements of a key, within a micro-batch, by this column, which both Datasets have.
+    * Among equal elements those of the first Dataset come first.
     */
   def orderedBy(column: String): Self =
     orderedBy(first.data.col(column), second.data.col(column))
 
-  /** The elements of a key come sorted by an expression over a row of each Dataset, of the same type
-    * and direction, within a micro-batch. Where they are equal, those of the first come first.
+  /** Sorts the elements of a key, within a micro-batch, by an expression over a row of each
+    * Dataset; both expressions have the same type and direction. Among equal elements those of the
+    * first Dataset come first.
     */
   def orderedBy(ofFirst: Column, ofSecond: Column): Self = sorted((ofFirst, ofSecond))
 
-  /** One result for each element. */
+  /** Maps each element to one result. */
   def map[OUT: TypeInformation](function: CoMapFunction[A, B, OUT]): Dataset[OUT] =
     run(new CoMapAdapter(function), TypeInformation.row)
 
-  /** Any number of results for each element. */
+  /** Maps each element to any number of results. */
   def flatMap[OUT: TypeInformation](function: CoFlatMapFunction[A, B, OUT]): Dataset[OUT] =
     run(new CoFlatMapAdapter(function), TypeInformation.row)
 
@@ -95,7 +96,7 @@ final class ConnectedKeyedDatasets[A, B] private[keystate] (
   /** The function's results. Fails as [[KeyedStream.process]] does.
     *
     * @tparam K
-    *   the type of the one key column; of several, a `Row`, tuple or case class
+    *   the type of the one key column; for several key columns, a `Row`, tuple or case class
     */
   def process[K, OUT](
       function: KeyedCoProcessFunction[K, A, B, OUT]
@@ -103,7 +104,7 @@ final class ConnectedKeyedDatasets[A, B] private[keystate] (
     run(function, keyType)
 }
 
-/** Makes a [[KeyedCoProcessFunction]] of another kind of function. */
+/** Adapts another kind of function to [[KeyedCoProcessFunction]]. */
 private[keystate] abstract class CoAdapter[A, B, OUT](function: AnyRef)
     extends KeyedCoProcessFunction[Any, A, B, OUT]
     with FunctionAdapter {

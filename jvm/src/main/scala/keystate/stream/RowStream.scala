@@ -13,8 +13,8 @@ import org.apache.spark.sql.keystate.jvm.{
 }
 
 /** A Dataset whose rows go to the subtasks of an operator. Functions can be rich ones
-  * ([[keystate.RichMapFunction]] and so on), with a life cycle and state, or plain ones. What can
-  * go wrong is told at [[KeyedStream.process]].
+  * ([[keystate.RichMapFunction]] and so on), with a life cycle and state, or plain ones.
+  * [[KeyedStream.process]] lists the errors.
   */
 abstract class RowStream[T] private[keystate] (
     private[keystate] val data: Dataset[T],
@@ -24,56 +24,57 @@ abstract class RowStream[T] private[keystate] (
   private[keystate] def settings: StreamSettings
   protected def withSettings(settings: StreamSettings): Self
 
-  /** The operator's name, in messages and as the function's task name. */
+  /** The operator's name, used in messages and as the function's task name. */
   def name(name: String): Self = withSettings(settings.copy(name = Some(name)))
 
   /** `"event_time"`, which needs a watermark on the input (`KEYSTATE_NO_WATERMARK`),
     * `"processing_time"`, `"none"`, the default without keys, or `"auto"`, the default with keys:
-    * event time when the input has a watermark, else none. Anything else is `KEYSTATE_DECLARATION`.
-    * In event time rows behind the watermark are dropped, as by Spark's own stateful operators;
-    * Flink hands them to the function. Fixed for a checkpoint's life.
+    * event time when the input has a watermark, else none. Any other value is
+    * `KEYSTATE_DECLARATION`. In event time, rows behind the watermark are dropped, as by Spark's
+    * own stateful operators; Flink passes them to the function. The time mode can't change in a
+    * checkpoint.
     */
   def timeMode(mode: String): Self = withSettings(settings.copy(timeMode = mode))
 
-  /** Rows behind the watermark go to this side output instead of being dropped, in queries that read
-    * it. It has the columns of this Dataset, else `KEYSTATE_DECLARATION`.
+  /** Sends rows behind the watermark to this side output instead of dropping them, in queries that
+    * read it. The tag has the columns of this Dataset, else `KEYSTATE_DECLARATION`.
     */
   def lateOutput(tag: OutputTag[T]): Self = withSettings(settings.copy(late = Some(tag)))
 
-  /** An element or timer that the function fails on goes to a side output, where otherwise the query
-    * fails, and what the function did for it is undone. An error of `open`, of initial state and of a
-    * broadcast element fails the query all the same. Of two streams that are connected it is that of
-    * the first. A window that its function fails on goes on as if that had emitted nothing. A
-    * function of batches is called for halves after an error, until an element fails alone. For sinks,
-    * and async functions with operator state, it is `KEYSTATE_DECLARATION`, as is a tag of other rows.
+  /** Sends an element or timer whose call fails to a side output, and undoes the effects of the
+    * call, instead of failing the query. An error in `open`, in initial state or for a broadcast
+    * element still fails the query. For two connected streams the setting of the first applies. If
+    * a window's function fails, the window goes on as if the function had emitted nothing. After an
+    * error, a batch function is called for halves of the batch, until an element fails alone. The
+    * setting is `KEYSTATE_DECLARATION` for sinks, for async functions with operator state, and for
+    * a tag of other rows.
     */
   def onError(deadLetters: DeadLetters[_]): Self = withSettings(
     settings.copy(onError = Some(deadLetters))
   )
 
-  /** Any number of results for each element. */
+  /** Maps each element to any number of results. */
   def flatMap[OUT: TypeInformation](function: FlatMapFunction[T, OUT]): Dataset[OUT] =
     applied(new FlatMapAdapter(function))
 
-  /** Any number of results for each element, of a function without state. */
+  /** Maps each element to any number of results, by a function without state. */
   def flatMap[OUT: TypeInformation](function: T => IterableOnce[OUT]): Dataset[OUT] =
     flatMap[OUT](new FlatMapFunction[T, OUT] {
       override def flatMap(value: T, out: Collector[OUT]): Unit =
         function(value).iterator.foreach(out.collect)
     })
 
-  /** One result for each element. */
+  /** Maps each element to one result. */
   def map[OUT: TypeInformation](function: MapFunction[T, OUT]): Dataset[OUT] =
     applied(new MapAdapter(function))
 
-  /** The elements for which the function is true. */
+  /** Keeps the elements for which the function returns true. */
   def filter(function: FilterFunction[T]): Dataset[T] =
     applied(new FilterAdapter(function))(inputType)
 
-  /** Ends in a sink, which can be a [[keystate.CheckpointedFunction]] or
-    * [[keystate.ListCheckpointed]] too. What is returned is to be started: it needs a
-    * `checkpointLocation`, and may be given a trigger. A batch Dataset has no sink
-    * (`KEYSTATE_DECLARATION`): use its `write`.
+  /** Writes to a sink, which can also be a [[keystate.CheckpointedFunction]] or
+    * [[keystate.ListCheckpointed]]. Start the returned writer: it needs a `checkpointLocation`, and
+    * may have a trigger. A batch Dataset has no sink (`KEYSTATE_DECLARATION`): use its `write`.
     */
   def addSink(function: SinkFunction[T]): DataStreamWriter[_] = {
     if (!data.isStreaming)
@@ -85,7 +86,7 @@ abstract class RowStream[T] private[keystate] (
     applied(new SinkAdapter(function)).writeStream.format("noop").outputMode("append")
   }
 
-  /** Ends in a function without state that takes each element. */
+  /** Writes to a function without state that takes each element. */
   def addSink(function: T => Unit): DataStreamWriter[_] = addSink(new SinkFunction[T] {
     override def invoke(value: T): Unit = function(value)
   })
@@ -97,13 +98,13 @@ abstract class RowStream[T] private[keystate] (
   ): Dataset[OUT] = run(adapter, None, out)
 
   /** @param first
-    *   what the rows of a key are sorted by before anything else
+    *   the first sort column of a key's rows
     */
   private[keystate] def keyedData(first: Option[Column]): KeyedData[T] =
     KeyedData(data, by, first.toSeq ++ settings.order, settings.late)
 
   /** @param eventTime
-    *   the column that has the event time; None if that is told by the watermark
+    *   the column with the event time; None: the column of the watermark
     */
   private[keystate] def run[OUT](
       function: RichFunction,
@@ -121,16 +122,16 @@ abstract class RowStream[T] private[keystate] (
   )
 }
 
-/** What a stream was told of its operator.
+/** The settings of an operator.
   *
   * @param maxParallelism
-  *   None: what the checkpoint or the session says
+  *   None: the number of the checkpoint or the session
   * @param order
-  *   what the rows of a key are sorted by; none if in no order
+  *   the sort columns of a key's rows; empty for no order
   * @param late
   *   the side output of late rows; None if they are dropped
   * @param onError
-  *   what becomes of a row that the function fails on; None: the query fails
+  *   the policy for a row whose call fails; None: the query fails
   */
 private[keystate] final case class StreamSettings(
     name: Option[String] = None,
@@ -143,9 +144,9 @@ private[keystate] final case class StreamSettings(
   def operator: OperatorSettings = OperatorSettings(name, timeMode, maxParallelism, onError)
 }
 
-/** A Dataset without keys, and so without keyed state and timers; made by `data.stream`. Rows of a
-  * stream are spread over the subtasks by a hash of all their columns, the same when a task is run
-  * again; so equal rows meet in one subtask. Those of a batch stay in their partitions.
+/** A Dataset without keys, and so without keyed state and timers; made by `data.stream`. A hash of
+  * all columns spreads the rows of a stream over the subtasks, in the same way when a task is run
+  * again; so equal rows go to one subtask. The rows of a batch Dataset stay in their partitions.
   */
 final class DataStream[T] private[keystate] (
     data: Dataset[T],
@@ -155,7 +156,7 @@ final class DataStream[T] private[keystate] (
   override protected def withSettings(settings: StreamSettings): DataStream[T] =
     new DataStream(data, settings)
 
-  /** Together with rows that every subtask gets. */
+  /** Connects rows that every subtask gets. */
   def connect[B](broadcast: BroadcastStream[B]): BroadcastConnectedStream[T, B] =
     new BroadcastConnectedStream(this, broadcast)
 

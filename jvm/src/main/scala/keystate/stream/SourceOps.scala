@@ -7,27 +7,29 @@ import org.apache.spark.sql.{Dataset, SparkSession}
 import keystate.{SourceFunction, TypeInformation}
 import org.apache.spark.sql.keystate.source.{SourceBridge, SourceSettings}
 
-/** What `import keystate._` adds to a SparkSession. Java makes one with `new`. */
+/** The methods that `import keystate._` adds to a SparkSession. Java makes one with `new`. */
 final class SourceOps(session: SparkSession) {
 
-  /** A streaming Dataset of what a source emits. Its instances run in threads of the driver. Elements
-    * of an instance stay in their order, in one partition of the input. A function, a state or a
-    * setting that can't be is `KEYSTATE_DECLARATION`.
+  /** A streaming Dataset of the elements that a source emits. The source's instances run in threads
+    * of the driver. Elements of an instance keep their order, in one partition of the input. An
+    * invalid function, state or setting is `KEYSTATE_DECLARATION`.
     *
     * @param function
-    *   for more than one instance a [[keystate.ParallelSourceFunction]]
+    *   must be a [[keystate.ParallelSourceFunction]] for more than one instance
     * @param parallelism
-    *   the number of instances. May change at a restart: list state is then dealt out anew
+    *   the number of instances. It may change at a restart: list state is then split again
     * @param maxRowsPerBatch
-    *   when the instances have collected so many rows, a share each, they wait for the next
+    *   when the instances have collected this many rows, each an equal share, they wait for the
+    *   next
     *   micro-batch. A block under the lock may exceed it
     * @param maxBatchDuration
-    *   how long a micro-batch collects rows if it isn't full before
+    *   how long a micro-batch collects rows if it isn't full earlier
     * @param availableNowRows
-    *   after so many rows a query with the trigger `AvailableNow` ends, though the source has not;
-    *   the next query goes on from there
+    *   a query with the trigger `AvailableNow` ends after this many rows, even if the source has
+    *   not
+    *   ended; the next query continues there
     * @param availableNowDuration
-    *   after so long likewise
+    *   the same limit, as a duration
     * @param name
     *   the source's name in plans and progress; by default the function's class
     */

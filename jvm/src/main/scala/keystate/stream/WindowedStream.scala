@@ -15,10 +15,10 @@ import keystate.{
 }
 
 /** A keyed Dataset whose elements are grouped into windows; made by `window` and `countWindow`.
-  * `trigger`, `evictor`, `allowedLateness` and `sideOutputLateData` return a changed one.
+  * `trigger`, `evictor`, `allowedLateness` and `sideOutputLateData` return a changed copy.
   *
-  * A stream needs a watermark for windows by event time, and a batch Dataset the name of the column
-  * that has it; else `KEYSTATE_NO_WATERMARK`. An element without event time fails the query.
+  * Event-time windows need a watermark on a stream, and on a batch Dataset the name of the event
+  * time column; else `KEYSTATE_NO_WATERMARK`. An element without event time fails the query.
   */
 sealed abstract class Windowed[T, W <: Window] private[keystate] (
     stream: KeyedRowStream[T],
@@ -27,29 +27,31 @@ sealed abstract class Windowed[T, W <: Window] private[keystate] (
   protected type Self <: Windowed[T, W]
   protected def changed(windows: Windowing[T, W]): Self
 
-  /** Has windows fire when this trigger says so, not by the assigner's default. */
+  /** Sets the trigger that decides when windows fire, instead of the assigner's default. */
   def trigger(trigger: Trigger[T, W]): Self = changed(windows.copy(trigger = trigger))
 
-  /** Has elements taken out of windows that fire. All elements of a window are kept then. */
+  /** Sets an evictor, which removes elements from windows that fire. All elements of a window are
+    * then kept.
+    */
   def evictor(evictor: Evictor[T, W]): Self = changed(windows.copy(evictor = Some(evictor)))
 
-  /** Keeps a window for so long after its end, for late elements; for windows by event time. */
+  /** Keeps a window for this long after its end, for late elements; for event-time windows. */
   def allowedLateness(time: Duration): Self = {
     if (time.isNegative)
       throw KeystateErrors.declaration(s"The allowed lateness can't be negative: $time.")
     changed(windows.copy(lateness = time.toMillis))
   }
 
-  /** Emits elements that are too late for all of their windows to a side output. Otherwise they are
-    * dropped, and counted in the metric `numLateRecordsDropped`.
+  /** Emits an element that is too late for all of its windows to a side output. Without it such
+    * elements are dropped, and counted in the metric `numLateRecordsDropped`.
     */
   def sideOutputLateData(tag: OutputTag[T]): Self = changed(windows.copy(lateOutput = Some(tag)))
 
-  /** Reduces the elements of a window, two at a time, as they come. */
+  /** Reduces the elements of a window, two at a time, as they arrive. */
   def reduce(function: ReduceFunction[T]): Dataset[T] =
     run(None, Some(reducing(function)), TypeInformation.row)(stream.inputType)
 
-  /** Aggregates the elements of a window as they come. */
+  /** Aggregates the elements of a window as they arrive. */
   def aggregate[ACC: TypeInformation, OUT: TypeInformation](
       function: AggregateFunction[T, ACC, OUT]
   ): Dataset[OUT] = run(None, Some(aggregating(function)), TypeInformation.row)
@@ -82,11 +84,13 @@ sealed abstract class Windowed[T, W <: Window] private[keystate] (
 
 private object Windowed {
 
-  /** In the metadata of the column that a watermark is defined on. Spark's name. */
+  /** Spark's key for a watermark's delay, in the metadata of the column that the watermark is
+    * defined on.
+    */
   val Delay = "spark.watermarkDelayMs"
 }
 
-/** What was told of windows. */
+/** The settings of windows. */
 private[keystate] final case class Windowing[T, W <: Window](
     assigner: WindowAssigner[T, W],
     eventTime: Option[String],
@@ -96,7 +100,7 @@ private[keystate] final case class Windowing[T, W <: Window](
     lateOutput: Option[OutputTag[T]] = None
 ) {
 
-  /** These windows as a function of elements and timers. */
+  /** A function of elements and timers that implements these windows. */
   def operator(
       function: Option[AnyRef],
       fold: Option[Fold],
@@ -153,41 +157,42 @@ final class WindowedStream[T, K, W <: Window] private[keystate] (
   override protected def changed(windows: Windowing[T, W]): Self =
     new WindowedStream(stream, keyType, windows)
 
-  /** Reduces the elements of a window as they come; the window function takes the result. */
+  /** Reduces the elements of a window as they arrive; the window function takes the result. */
   def reduce[OUT: TypeInformation](
       function: ReduceFunction[T],
       windowFunction: ProcessWindowFunction[T, OUT, K, W]
   ): Dataset[OUT] = run(Some(windowFunction), Some(reducing(function)), keyType)
 
-  /** Reduces the elements of a window as they come; the window function takes the result. */
+  /** Reduces the elements of a window as they arrive; the window function takes the result. */
   def reduce[OUT: TypeInformation](
       function: ReduceFunction[T],
       windowFunction: WindowFunction[T, OUT, K, W]
   ): Dataset[OUT] = run(Some(windowFunction), Some(reducing(function)), keyType)
 
-  /** Aggregates the elements of a window as they come; the window function takes the result. */
+  /** Aggregates the elements of a window as they arrive; the window function takes the result. */
   def aggregate[ACC: TypeInformation, V, OUT: TypeInformation](
       function: AggregateFunction[T, ACC, V],
       windowFunction: ProcessWindowFunction[V, OUT, K, W]
   ): Dataset[OUT] = run(Some(windowFunction), Some(aggregating(function)), keyType)
 
-  /** Aggregates the elements of a window as they come; the window function takes the result. */
+  /** Aggregates the elements of a window as they arrive; the window function takes the result. */
   def aggregate[ACC: TypeInformation, V, OUT: TypeInformation](
       function: AggregateFunction[T, ACC, V],
       windowFunction: WindowFunction[V, OUT, K, W]
   ): Dataset[OUT] = run(Some(windowFunction), Some(aggregating(function)), keyType)
 
-  /** Applies a function to the elements of a window, all of which are kept until then. */
+  /** Applies a function to the elements of a window, which are all kept until then. */
   def process[OUT: TypeInformation](function: ProcessWindowFunction[T, OUT, K, W]): Dataset[OUT] =
     run(Some(function), None, keyType)
 
-  /** Applies a function without a context to the elements of a window, kept until then. */
+  /** Applies a function without a context to the elements of a window, which are kept until then.
+    */
   def apply[OUT: TypeInformation](function: WindowFunction[T, OUT, K, W]): Dataset[OUT] =
     run(Some(function), None, keyType)
 }
 
-/** Windows of a Dataset that is keyed by columns. `K` is the type of the one key column; of several,
-  * a `Row`, tuple or case class.
+/** Windows of a Dataset that is keyed by columns. `K` is the type of the one key column; for
+  * several key columns, a `Row`, tuple or case class.
   */
 final class WindowedDataset[T, W <: Window] private[keystate] (
     stream: KeyedDataset[T],
@@ -197,40 +202,41 @@ final class WindowedDataset[T, W <: Window] private[keystate] (
   override protected def changed(windows: Windowing[T, W]): Self =
     new WindowedDataset(stream, windows)
 
-  /** Reduces the elements of a window as they come; the window function takes the result. */
+  /** Reduces the elements of a window as they arrive; the window function takes the result. */
   def reduce[K, OUT: TypeInformation](
       function: ReduceFunction[T],
       windowFunction: ProcessWindowFunction[T, OUT, K, W]
   )(implicit keyType: TypeInformation[K]): Dataset[OUT] =
     run(Some(windowFunction), Some(reducing(function)), keyType)
 
-  /** Reduces the elements of a window as they come; the window function takes the result. */
+  /** Reduces the elements of a window as they arrive; the window function takes the result. */
   def reduce[K, OUT: TypeInformation](
       function: ReduceFunction[T],
       windowFunction: WindowFunction[T, OUT, K, W]
   )(implicit keyType: TypeInformation[K]): Dataset[OUT] =
     run(Some(windowFunction), Some(reducing(function)), keyType)
 
-  /** Aggregates the elements of a window as they come; the window function takes the result. */
+  /** Aggregates the elements of a window as they arrive; the window function takes the result. */
   def aggregate[K, ACC: TypeInformation, V, OUT: TypeInformation](
       function: AggregateFunction[T, ACC, V],
       windowFunction: ProcessWindowFunction[V, OUT, K, W]
   )(implicit keyType: TypeInformation[K]): Dataset[OUT] =
     run(Some(windowFunction), Some(aggregating(function)), keyType)
 
-  /** Aggregates the elements of a window as they come; the window function takes the result. */
+  /** Aggregates the elements of a window as they arrive; the window function takes the result. */
   def aggregate[K, ACC: TypeInformation, V, OUT: TypeInformation](
       function: AggregateFunction[T, ACC, V],
       windowFunction: WindowFunction[V, OUT, K, W]
   )(implicit keyType: TypeInformation[K]): Dataset[OUT] =
     run(Some(windowFunction), Some(aggregating(function)), keyType)
 
-  /** Applies a function to the elements of a window, all of which are kept until then. */
+  /** Applies a function to the elements of a window, which are all kept until then. */
   def process[K, OUT: TypeInformation](function: ProcessWindowFunction[T, OUT, K, W])(implicit
       keyType: TypeInformation[K]
   ): Dataset[OUT] = run(Some(function), None, keyType)
 
-  /** Applies a function without a context to the elements of a window, kept until then. */
+  /** Applies a function without a context to the elements of a window, which are kept until then.
+    */
   def apply[K, OUT: TypeInformation](function: WindowFunction[T, OUT, K, W])(implicit
       keyType: TypeInformation[K]
   ): Dataset[OUT] = run(Some(function), None, keyType)

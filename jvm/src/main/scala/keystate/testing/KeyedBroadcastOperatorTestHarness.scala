@@ -5,9 +5,9 @@ import org.apache.spark.sql.Dataset
 import keystate.{MapStateDescriptor, OutputTag, TypeInformation}
 import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedInputs, TestedOperator}
 
-/** Runs a function of a stream and of elements that are broadcast to it as
-  * [[KeyedOneInputStreamOperatorTestHarness]] runs one of a single stream. The stream may have keys
-  * or none.
+/** Runs a function of a stream and of broadcast elements, as
+  * [[KeyedOneInputStreamOperatorTestHarness]] runs a function of a single stream. The stream may
+  * have keys or none.
   *
   * @param operator
   *   applies the function to both streams, as in a query:
@@ -15,11 +15,11 @@ import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedInputs, Tes
   * @param parallelism
   *   the number of subtasks
   * @param maxParallelism
-  *   the number of key groups, where the stream does not tell it
+  *   the number of key groups, unless the stream sets it
   * @param sideOutputs
-  *   the side outputs that [[getSideOutput]] shows
+  *   the side outputs that [[getSideOutput]] returns
   * @param backend
-  *   as the setting `spark.keystate.backend`
+  *   the backend, as in the setting `spark.keystate.backend`
   */
 final class KeyedBroadcastOperatorTestHarness[IN, B, OUT](
     operator: (Dataset[IN], Dataset[B]) => Dataset[OUT],
@@ -41,24 +41,27 @@ final class KeyedBroadcastOperatorTestHarness[IN, B, OUT](
     backend
   )
 
-  /** A micro-batch of one element of the stream. Returns the results. */
+  /** Runs a micro-batch with one element of the stream. Returns the results. */
   def processElement(element: IN): Seq[OUT] = process(Seq(element), Nil)
 
-  /** A micro-batch of one element of the stream.
+  /** Runs a micro-batch with one element of the stream.
     *
     * @param timestamp
-    *   put into its event time column, in ms. Without one that is `KEYSTATE_DECLARATION`
+    *   the value of the element's event time column, in ms. Without such a column the call is
+    *   `KEYSTATE_DECLARATION`
     */
   def processElement(element: IN, timestamp: Long): Seq[OUT] =
     processAt(timestamp, Seq(element), Nil)
 
-  /** A micro-batch of one element that every subtask gets. Returns the results of all of them. */
+  /** Runs a micro-batch with one element that every subtask gets. Returns the results of all
+    * subtasks.
+    */
   def processBroadcastElement(element: B): Seq[OUT] = process(Nil, Seq(element))
 
-  /** A micro-batch in which the clocks move too. They do not go back (`KEYSTATE_DECLARATION`).
+  /** Runs a micro-batch that also moves the clocks. Clocks can't go back (`KEYSTATE_DECLARATION`).
     *
     * @param broadcast
-    *   come before all elements of the stream
+    *   elements that come before all elements of the stream
     */
   def processBatch(
       elements: Seq[IN],
@@ -67,7 +70,7 @@ final class KeyedBroadcastOperatorTestHarness[IN, B, OUT](
       processingTime: Option[Long] = None
   ): Seq[OUT] = processWithClocks(watermark, processingTime, elements, broadcast)
 
-  /** What a broadcast state has in a subtask. A state that is not declared is
+  /** The content of a broadcast state in a subtask. A state that is not declared is
     * `KEYSTATE_DECLARATION`.
     */
   def getBroadcastState[K, V](descriptor: MapStateDescriptor[K, V], subtask: Int = 0): Map[K, V] =

@@ -6,23 +6,24 @@ import keystate.{OutputTag, TypeInformation}
 import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedInputs, TestedOperator}
 
 /** Runs a function with state in the test's own process, by the rules of a query but without one:
-  * no files, and clocks that stand still until the test moves them. It runs the code of a query's
-  * tasks. With a Spark session in the test it uses that, else it starts one.
+  * no files, and clocks that stand still until the test moves them. It runs the same code as a
+  * query's tasks. It uses the test's Spark session if there is one, else it starts one.
   *
   * @param operator
-  *   applies the function to a stream, as in a query: `_.keyBy(_.user).process(new Sessions)`. What
-  *   it returns is what `process`, `flatMap`, a window and so on return. A stream with a watermark is
-  *   `_.withWatermark("time", "0 seconds")…`; the test moves it, whatever the delay. Another Dataset
-  *   in it is of a batch: initial state, which the first micro-batch reads, or a table, which the
-  *   first micro-batch that has it reads
+  *   applies the function to a stream, as in a query: `_.keyBy(_.user).process(new Sessions)`. It
+  *   returns the Dataset that `process`, `flatMap`, a window and so on return. For a stream with a
+  *   watermark write `_.withWatermark("time", "0 seconds")…`; the test moves the watermark,
+  *   whatever
+  *   the delay. Any other Dataset in it is a batch Dataset: initial state, which the first
+  *   micro-batch reads, or a table, which the first micro-batch that has the table reads
   * @param parallelism
   *   the number of subtasks
   * @param maxParallelism
-  *   the number of key groups, where the stream does not tell it
+  *   the number of key groups, unless the stream sets it
   * @param sideOutputs
-  *   the side outputs that [[getSideOutput]] shows
+  *   the side outputs that [[getSideOutput]] returns
   * @param backend
-  *   as the setting `spark.keystate.backend`
+  *   the backend, as in the setting `spark.keystate.backend`
   */
 final class KeyedOneInputStreamOperatorTestHarness[IN, OUT](
     operator: Dataset[IN] => Dataset[OUT],
@@ -43,18 +44,18 @@ final class KeyedOneInputStreamOperatorTestHarness[IN, OUT](
     backend
   )
 
-  /** A micro-batch of one element. Returns the results. */
+  /** Runs a micro-batch with one element. Returns the results. */
   def processElement(element: IN): Seq[OUT] = process(Seq(element))
 
-  /** A micro-batch of one element.
+  /** Runs a micro-batch with one element.
     *
     * @param timestamp
-    *   put into its event time column, in ms. Without one that is `KEYSTATE_DECLARATION`
+    *   the value of the element's event time column, in ms. Without such a column the call is
+    *   `KEYSTATE_DECLARATION`
     */
   def processElement(element: IN, timestamp: Long): Seq[OUT] = processAt(timestamp, Seq(element))
 
-  /** A micro-batch of elements, in which the clocks move too. They do not go back
-    * (`KEYSTATE_DECLARATION`).
+  /** Runs a micro-batch that also moves the clocks. Clocks can't go back (`KEYSTATE_DECLARATION`).
     */
   def processBatch(
       elements: Seq[IN],

@@ -5,21 +5,21 @@ import org.apache.spark.sql.Dataset
 import keystate.{OutputTag, TypeInformation}
 import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedInputs, TestedOperator}
 
-/** Runs a function of two keyed streams as [[KeyedOneInputStreamOperatorTestHarness]] runs one of a
-  * single stream.
+/** Runs a function of two keyed streams, as [[KeyedOneInputStreamOperatorTestHarness]] runs a
+  * function of a single stream.
   *
   * @param operator
   *   applies the function to both streams, as in a query:
   *   `(clicks, users) => clicks.keyBy(_.user).connect(users.keyBy(_.id)).process(new Named)`. Each
-  *   stream may have a watermark; the test moves that of the query, which is the lesser one
+  *   stream may have a watermark; the test moves the watermark of the query, the lower of the two
   * @param parallelism
   *   the number of subtasks
   * @param maxParallelism
-  *   the number of key groups, where the streams do not tell it
+  *   the number of key groups, unless the streams set it
   * @param sideOutputs
-  *   the side outputs that [[getSideOutput]] shows
+  *   the side outputs that [[getSideOutput]] returns
   * @param backend
-  *   as the setting `spark.keystate.backend`
+  *   the backend, as in the setting `spark.keystate.backend`
   */
 final class KeyedTwoInputStreamOperatorTestHarness[IN1, IN2, OUT](
     operator: (Dataset[IN1], Dataset[IN2]) => Dataset[OUT],
@@ -41,30 +41,32 @@ final class KeyedTwoInputStreamOperatorTestHarness[IN1, IN2, OUT](
     backend
   )
 
-  /** A micro-batch of one element of the first stream. Returns the results. */
+  /** Runs a micro-batch with one element of the first stream. Returns the results. */
   def processElement1(element: IN1): Seq[OUT] = process(Seq(element), Nil)
 
-  /** A micro-batch of one element of the first stream.
+  /** Runs a micro-batch with one element of the first stream.
     *
     * @param timestamp
-    *   put into its event time column, in ms. Without one that is `KEYSTATE_DECLARATION`
+    *   the value of the element's event time column, in ms. Without such a column the call is
+    *   `KEYSTATE_DECLARATION`
     */
   def processElement1(element: IN1, timestamp: Long): Seq[OUT] =
     processAt(timestamp, Seq(element), Nil)
 
-  /** A micro-batch of one element of the second stream. Returns the results. */
+  /** Runs a micro-batch with one element of the second stream. Returns the results. */
   def processElement2(element: IN2): Seq[OUT] = process(Nil, Seq(element))
 
-  /** A micro-batch of one element of the second stream.
+  /** Runs a micro-batch with one element of the second stream.
     *
     * @param timestamp
-    *   put into its event time column, in ms. Without one that is `KEYSTATE_DECLARATION`
+    *   the value of the element's event time column, in ms. Without such a column the call is
+    *   `KEYSTATE_DECLARATION`
     */
   def processElement2(element: IN2, timestamp: Long): Seq[OUT] =
     processAt(timestamp, Nil, Seq(element))
 
-  /** A micro-batch of elements of both streams, in which the clocks move too. They do not go back
-    * (`KEYSTATE_DECLARATION`).
+  /** Runs a micro-batch with elements of both streams that also moves the clocks. Clocks can't go
+    * back (`KEYSTATE_DECLARATION`).
     */
   def processBatch(
       elements1: Seq[IN1],

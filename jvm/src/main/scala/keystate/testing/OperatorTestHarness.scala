@@ -6,10 +6,10 @@ import keystate.keygroup.KeyGroups
 import keystate.{OutputTag, TimeDomain}
 import org.apache.spark.sql.keystate.jvm.testing.TestedOperator
 
-/** What the harnesses have in common.
+/** The part that the harnesses share.
   *
   * Each call that processes something is one micro-batch: elements first, then the timers that are
-  * due, those too that it sets. A micro-batch that fails changes nothing.
+  * due, including those that timers set. A micro-batch that fails changes nothing.
   */
 abstract class OperatorTestHarness[OUT] private[testing] (
     maxParallelism: Int,
@@ -28,7 +28,7 @@ abstract class OperatorTestHarness[OUT] private[testing] (
   }
 
   /** @param elements
-    *   of each input
+    *   the elements of each input
     */
   private[testing] def process(elements: Seq[Any]*): Seq[OUT] = taken(tested.run(elements))
 
@@ -47,62 +47,66 @@ abstract class OperatorTestHarness[OUT] private[testing] (
     )
   )
 
-  /** Goes on from what another harness had, with the same function or a changed one and any number of
-    * subtasks. To be called before all else. Another number of key groups is
-    * `KEYSTATE_MAX_PARALLELISM_CHANGED`, another key of states or timers `KEYSTATE_KEY_CHANGED`.
+  /** Continues from another harness's snapshot, with the same function or a changed one and any
+    * number of subtasks. Call it before any other method. A different number of key groups is
+    * `KEYSTATE_MAX_PARALLELISM_CHANGED`, a different key of states or timers
+    * `KEYSTATE_KEY_CHANGED`.
     */
   def initializeState(snapshot: OperatorSnapshot): Unit = tested.restore(snapshot.held)
 
-  /** Opens the function in every subtask, by a micro-batch without elements. Without it the first
-    * micro-batch does.
+  /** Opens the function in every subtask, by a micro-batch without elements. Otherwise the first
+    * micro-batch opens it.
     */
   def open(): Unit =
     process(): Unit
 
-  /** A micro-batch without elements that moves the watermark. */
+  /** Runs a micro-batch without elements that moves the watermark. */
   def processWatermark(timestamp: Long): Seq[OUT] = processWithClocks(Some(timestamp), None)
 
-  /** A micro-batch without elements that moves the processing time. */
+  /** Runs a micro-batch without elements that moves the processing time. */
   def setProcessingTime(time: Long): Seq[OUT] = processWithClocks(None, Some(time))
 
-  /** In ms; 0 at first. */
+  /** The watermark in ms; 0 at first. */
   def getCurrentWatermark: Long = tested.currentWatermark
 
-  /** In ms; 0 at first. */
+  /** The processing time in ms; 0 at first. */
   def getProcessingTime: Long = tested.currentProcessingTime
 
-  /** What was emitted so far, or since [[clearOutput]]. */
+  /** The results emitted so far, or since [[clearOutput]]. */
   def extractOutputValues(): Seq[OUT] = outputs.head.map(_.asInstanceOf[OUT]).toSeq
 
-  /** What was emitted to a side output. */
+  /** The results emitted to a side output. */
   def getSideOutput[S](tag: OutputTag[S]): Seq[S] = {
     val index = sideOutputs.indexOf(tag)
     require(index >= 0, s"$tag is none of the harness's sideOutputs")
     outputs(index + 1).map(_.asInstanceOf[S]).toSeq
   }
 
-  /** Forgets what was emitted, also to side outputs. */
+  /** Drops the results so far, also those of side outputs. */
   def clearOutput(): Unit = outputs.foreach(_.clear())
 
-  /** Entries that a state has, of all keys: one for each key of a value, for each entry of a map. */
+  /** The number of a state's entries over all keys: one for each key of a value, and for each entry
+    * of a map.
+    */
   def numKeyedStateEntries(state: String): Long = tested.numEntries(state)
 
-  /** Entries that all states of keys have, and timers. */
+  /** The number of entries in all keyed states, including timers. */
   def numKeyedStateEntries: Long = tested.numEntries
 
-  /** Timers by event time, of all keys. */
+  /** The number of event-time timers, over all keys. */
   def numEventTimeTimers: Long = tested.numTimers(TimeDomain.EVENT_TIME)
 
-  /** Timers by processing time, of all keys. */
+  /** The number of processing-time timers, over all keys. */
   def numProcessingTimeTimers: Long = tested.numTimers(TimeDomain.PROCESSING_TIME)
 
-  /** Elements that were behind the watermark of the micro-batch before, and were dropped. */
+  /** The number of elements dropped because they were behind the previous micro-batch's watermark.
+    */
   def numLateElements: Long = tested.numLateElements
 
-  /** What a restarted operator would find. */
+  /** The state that a restarted operator would restore. */
   def snapshot(): OperatorSnapshot = new OperatorSnapshot(tested.held)
 
-  /** Lets the functions go, as when an executor is lost: the next micro-batch opens others. */
+  /** Drops the functions, as when an executor is lost: the next micro-batch opens new ones. */
   def restart(): Unit = tested.restart()
 
   /** Closes the function in every subtask. */

@@ -1,36 +1,37 @@
 package keystate.backend
 
-/** A factory that decides again and again which of two kinds of backend its store has. Whoever owns
-  * the store asks whether a move is due when one is safe: between two transactions. A move is a
-  * load: the backend is closed, and the version that it had goes into what `create` makes next.
+/** A factory that can change which of two kinds of backend its store has. The owner of the store
+  * asks whether a move is due when a move is safe: between two transactions. A move is a load: the
+  * backend is closed, and its version is loaded into the next backend that `create` makes.
   */
 trait AdaptiveBackendFactory { self: StateBackendFactory =>
 
-  /** Takes note of what the store is about to load into what the next `create` makes.
+  /** Announces the load of a version into the next backend that `create` makes.
     *
     * @param entries
-    *   how many entries the version has
+    *   the number of entries in the version
     * @param entryBytes
-    *   how many bytes one takes on the heap, as its manifest says
+    *   the heap bytes of one entry, from the version's manifest
     */
   def expect(entries: Long, entryBytes: Long): Unit
 
-  /** How many bytes an entry takes on the heap, by what the backend holds there. None if it does
-    * not hold most of them.
+  /** The heap bytes of one entry, measured on the entries that the backend holds in memory. None if
+    * it does not hold most of them.
     *
     * @param entries
-    *   how many entries the store has
+    *   the number of entries in the store
     */
   def entryBytes(backend: KeyedStateBackend, entries: Long): Option[Long]
 
-  /** Takes note of what the store's backend holds, after a load and after each commit.
+  /** Reports the content of the store's backend, after a load and after each commit.
     *
     * @param entries
-    *   how many entries the version has
+    *   the number of entries in the version
     */
   def report(backend: KeyedStateBackend, entries: Long): Unit
 
-  /** Begins a move, if one is due: the next `create` makes a backend of the other kind. Returns why.
+  /** Begins a move, if one is due: the next `create` makes a backend of the other kind. Returns the
+    * reason.
     */
   def beginMove(): Option[String]
 

@@ -15,7 +15,7 @@ final class BytePages {
   private var filled = 0
   private var used = 0L
 
-  /** How many bytes were taken. */
+  /** The number of bytes in use. */
   def bytes: Long = used
 
   /** Takes so many bytes, a multiple of 8, and returns their address. Throws IllegalStateException
@@ -26,7 +26,7 @@ final class BytePages {
       if (size > LargestShared) addPage(size) << PageBits
       else {
         if (open < 0 || size > pages(open).length - filled) {
-          // A page is a quarter of what there is: small tables are to be small.
+          // A page is a quarter of the bytes in use, so that small tables stay small.
           val share = Math.min(used / 4, PageSize.toLong).toInt & -8
           open = addPage(Math.max(size, Math.max(share, SmallestPage)))
           filled = 0
@@ -38,7 +38,7 @@ final class BytePages {
     address
   }
 
-  /** The array in which an address is. */
+  /** The array that contains an address. */
   def pageOf(address: Int): Array[Byte] = pages(address >>> PageBits)
 
   private def addPage(size: Int): Int = {
@@ -62,7 +62,7 @@ object BytePages {
   // Larger records have pages of their own.
   private final val LargestShared = PageSize / 8
 
-  /** Where in its array an address is. */
+  /** The offset of an address in its array. */
   def offsetOf(address: Int): Int = (address & (1 << PageBits) - 1) << 3
 
   /** A record's length, given how long its content is: a multiple of 8. */

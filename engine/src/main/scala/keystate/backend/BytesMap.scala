@@ -7,19 +7,19 @@ import java.util.Arrays
 /** Hash map from byte arrays to values: open addressing with linear probing in flat arrays, no
   * entry objects. One thread at a time.
   *
-  * Hashes are kept, so that growing and probing seldom look at a key; none is 0, which marks a free
-  * slot. Deletion moves later entries of a probe sequence back, so there are no tombstones to
-  * clean.
+  * The map stores the hashes, so that growing and probing seldom read a key; no hash is 0, which
+  * marks a free slot. Deletion moves later entries of a probe sequence back, so there are no
+  * tombstones to clean.
   *
-  * A key is given as the first `length` bytes of an array with their `BytesMap.hash`, so that the
-  * beginning of a longer key can be looked up without a copy. Keys that are put are kept as they
-  * are and must not be changed. Values must not be null.
+  * A key is passed as the first `length` bytes of an array with their `BytesMap.hash`, so that a
+  * prefix of a longer key can be looked up without a copy. The map keeps the arrays of keys that
+  * are put; they must not be changed. Values must not be null.
   */
 private[keystate] final class BytesMap[V <: AnyRef] {
   import BytesMap._
 
   private var hashes = new Array[Int](InitialCapacity)
-  // For each slot the key and then the value: they are read together.
+  // For each slot the key and then the value, because both are read together.
   private var entries = new Array[AnyRef](2 * InitialCapacity)
   private var count = 0
 
@@ -34,11 +34,11 @@ private[keystate] final class BytesMap[V <: AnyRef] {
   /** The value of the key that is the whole array; null when there is none. */
   def get(key: Array[Byte]): V = get(key, key.length, hash(key, key.length))
 
-  /** Sets the value of the key, which is the whole array; returns the value before, or null. */
+  /** Sets the value of the key, which is the whole array. Returns the previous value, or null. */
   def put(key: Array[Byte], value: V): V = put(key, hash(key, key.length), value)
 
-  /** Sets the value of the key, which is the whole array with this hash; returns the value before, or
-    * null.
+  /** Sets the value of the key, which is the whole array with this hash. Returns the previous
+    * value, or null.
     */
   def put(key: Array[Byte], hash: Int, value: V): V = {
     val slot = find(key, key.length, hash)
@@ -52,7 +52,8 @@ private[keystate] final class BytesMap[V <: AnyRef] {
     }
   }
 
-  /** Adds the key, which is the whole array, unless it is there; returns whether it was added. */
+  /** Adds the key, which is the whole array, unless the map has it. Returns whether it was added.
+    */
   def putIfAbsent(key: Array[Byte], hash: Int, value: V): Boolean = {
     val slot = find(key, key.length, hash)
     if (slot < 0) insert(~slot, key, hash, value)
@@ -178,8 +179,8 @@ private[keystate] object BytesMap {
   private val longs =
     MethodHandles.byteArrayViewVarHandle(classOf[Array[Long]], ByteOrder.LITTLE_ENDIAN)
 
-  /** Hash of the first `length` bytes, eight at a time; never 0. It is not stored. The steps are
-    * those of MurmurHash3 and its finaliser for 64 bits, by Austin Appleby.
+  /** Hash of the first `length` bytes, eight at a time; never 0. The hash is not stored. The steps
+    * are those of MurmurHash3 and its finaliser for 64 bits, by Austin Appleby.
     */
   def hash(bytes: Array[Byte], length: Int): Int = hash(bytes, 0, length)
 
@@ -189,7 +190,7 @@ private[keystate] object BytesMap {
     if (h == 0) 1 else h
   }
 
-  /** All 64 bits of it; may be 0. */
+  /** All 64 bits of the hash; may be 0. */
   def hash64(bytes: Array[Byte], start: Int, length: Int): Long = {
     var h = length.toLong
     val end = start + length

@@ -2,12 +2,12 @@ package keystate.backend
 
 import java.util.{Arrays, Comparator, NavigableMap}
 
-/** The bytewise order of keys: bytes are unsigned, and a beginning comes before what is longer. */
+/** The bytewise order of keys: bytes are unsigned, and a prefix comes before longer keys. */
 object BytewiseOrder {
   val comparator: Comparator[Array[Byte]] = Arrays.compareUnsigned(_, _)
 
-  /** The smallest key after all that begin with these bytes; null when there is none, which is when
-    * all of them are 0xFF.
+  /** The smallest key that is greater than all keys with this prefix; null if all bytes of the
+    * prefix are 0xFF, because then there is none.
     */
   def after(prefix: Array[Byte]): Array[Byte] = {
     val last = prefix.lastIndexWhere(_ != -1)

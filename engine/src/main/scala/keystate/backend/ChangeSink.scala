@@ -7,9 +7,9 @@ import java.util.Arrays
   */
 abstract class ChangeSink {
 
-  /** Takes one entry. Key and value are parts of arrays, which the sink reads before it returns and
-    * does not keep. A null value says that the entry was removed; where it starts and how long it
-    * is then mean nothing.
+  /** Takes one entry. Key and value are parts of arrays; the sink reads them before it returns and
+    * does not keep the arrays. A null value marks a removed entry; start and length of the value
+    * then have no meaning.
     */
   def add(
       family: Int,

@@ -2,14 +2,13 @@ package keystate.backend
 
 import scala.collection.mutable
 
-/** What a backend keeps of each of its families (a "table"), by the family's id. It also knows
+/** A backend's object (a "table") for each of its families, by the family's id. It also records
   * which families the open transaction made and dropped, for a rollback.
   *
   * @param make
   *   makes the table of a new family
   * @param check
-  *   called before the error for a family that is not there; throws a better one if the backend is
-  *   closed
+  *   called before the error for a missing family; throws a better error if the backend is closed
   */
 private[keystate] final class FamilyTables[T <: AnyRef](
     make: StateFamily => T,
@@ -27,7 +26,7 @@ private[keystate] final class FamilyTables[T <: AnyRef](
     table.asInstanceOf[T]
   }
 
-  // Apart, so that `apply`, which every access calls, stays small and is compiled into its callers.
+  // A method of its own, so that `apply`, which every access calls, stays small and is inlined.
   private def missing(id: Int): Nothing = {
     check()
     throw new IllegalStateException(s"no state is registered with id $id")

@@ -4,7 +4,9 @@ import java.util.Arrays
 
 import scala.collection.mutable
 
-/** Entries of several key groups as one sequence. Closing it closes what is open of the groups. */
+/** Scans entries of several key groups as one sequence. Closing the scan closes the open scans of
+  * the groups.
+  */
 object GroupScan {
 
   /** Group after group. A group is opened when the one before is at its end. */
@@ -23,8 +25,8 @@ object GroupScan {
     override def close(): Unit = current.close()
   }
 
-  /** In the bytewise order of the keys, whatever their group. All groups are opened with the first
-    * entry that is asked for.
+  /** Scans in the bytewise order of the keys, whatever their group. Reading the first entry opens
+    * all groups.
     */
   def merge(groups: Range, open: Int => EntryIterator): EntryIterator = new EntryIterator {
     private final class Source(entries: EntryIterator) {

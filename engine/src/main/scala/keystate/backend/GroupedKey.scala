@@ -9,7 +9,7 @@ import java.util.Arrays
   */
 object GroupedKey {
 
-  /** What the entry keys of a key begin with, and no others. */
+  /** The prefix that a key's entry keys have, and no other entry keys. */
   def prefix(key: Array[Byte]): Array[Byte] = entry(key, Array.emptyByteArray)
 
   /** The entry key of a user key. */
@@ -21,10 +21,12 @@ object GroupedKey {
       .put(userKey)
       .array()
 
-  /** Where the user key starts in an entry key. */
+  /** The offset of the user key in an entry key. */
   def userKeyOffset(entryKey: Array[Byte]): Int = 4 + ByteBuffer.wrap(entryKey).getInt
 
-  /** What all entry keys of an entry key's key begin with: of any bytes that begin so. */
+  /** The prefix shared by all entry keys of this entry key's key. The argument may be any bytes
+    * that start with such a prefix.
+    */
   def prefixOf(entryKey: Array[Byte]): Array[Byte] =
     Arrays.copyOf(entryKey, userKeyOffset(entryKey))
 

@@ -8,13 +8,13 @@ import java.util.concurrent.atomic.AtomicLong
 private[keystate] final class HeapBudget(bytes: Long) {
   private val free = new AtomicLong(bytes)
 
-  /** What one store has of it. */
+  /** A store's share of the budget. */
   def share(): HeapBudget.Share = new HeapBudget.Share(free)
 }
 
 private[keystate] object HeapBudget {
 
-  /** The bytes that one store has of it. It is used by one thread at a time. */
+  /** The part of the budget that one store has taken. One thread at a time. */
   final class Share private[HeapBudget] (free: AtomicLong) extends AutoCloseable {
     private var taken = 0L
     private var closed = false

@@ -10,10 +10,10 @@ import java.util.Arrays
   * nothing but the index are compared.
   */
 private[backend] object KeySort {
-  // With fewer keys, comparing the numbers is quicker than a radix sort.
+  // Below this number of keys, comparing the numbers is faster than a radix sort.
   private final val FewKeys = 200
 
-  // With fewer keys whose numbers are equal, comparing the keys is quicker than to sort anew.
+  // Below this number of keys with equal numbers, comparing the keys is faster than another sort.
   private final val FewEqual = 16
 
   // Beyond that, keys are compared: they may have very long beginnings in common.
@@ -72,7 +72,7 @@ private[backend] object KeySort {
       while (until < count && (sortedPrefixes(until) & ~index) == prefix) until += 1
       if (until - from > FewEqual) {
         val equal = order.slice(from, until)
-        // Where no bit differs, only the keys' lengths do.
+        // If no bit differs, only the keys' lengths differ.
         val sorted =
           if (varying == 0 || depth == MostDepth) equal.sorted(keys.compare(_, _))
           else this.order(chosen(keys, equal), depth + 1).map(equal(_))
@@ -106,8 +106,8 @@ private[backend] object KeySort {
     }
   }
 
-  /** Sets `prefixes` to eight bytes of each key, after the bytes that all keys begin with. The bits
-    * set in the result are those in which these numbers differ.
+  /** Sets `prefixes` to eight bytes of each key, after the bytes that all keys start with. The
+    * result has the bits set in which these numbers differ.
     */
   private def readPrefixes(keys: Keys, prefixes: Array[Long]): Long = {
     var offset = 0
@@ -132,7 +132,7 @@ private[backend] object KeySort {
     varying
   }
 
-  /** Sorts the numbers as unsigned ones, in place, by comparing them. */
+  /** Sorts the numbers as unsigned, in place, by comparing them. */
   private def compared(numbers: Array[Long]): Array[Long] = {
     def flipSigns(): Unit = numbers.indices.foreach(i => numbers(i) ^= Long.MinValue)
     flipSigns()
@@ -141,9 +141,8 @@ private[backend] object KeySort {
     numbers
   }
 
-  /** Sorts the numbers as unsigned ones by a radix sort from the last byte to the first. Bytes
-    * without a bit of `varying` are the same in all numbers and are skipped. May return another
-    * array.
+  /** Sorts the numbers as unsigned by a radix sort from the last byte to the first. It skips bytes
+    * without a bit of `varying`, which are the same in all numbers. May return another array.
     */
   private def counted(numbers: Array[Long], varying: Long): Array[Long] = {
     var from = numbers
@@ -179,7 +178,7 @@ private[backend] object KeySort {
     from
   }
 
-  /** The eight bytes from `start` on, as if zeros followed the key, which ends before `end`. */
+  /** The eight bytes from `start`, padded with zeros after `end`, the end of the key. */
   private def bits(bytes: Array[Byte], start: Int, end: Int): Long =
     if (end - start >= 8) {
       val bits: Long = longs.get(bytes, start)
@@ -202,7 +201,7 @@ private[backend] trait Keys {
   def start(i: Int): Int
   def end(i: Int): Int
 
-  /** How key `i` compares with key `k` in [[KeyOrder]]. */
+  /** Compares key `i` with key `k` in [[KeyOrder]]. */
   def compare(i: Int, k: Int): Int =
     Arrays.compareUnsigned(array(i), start(i), end(i), array(k), start(k), end(k))
 }

@@ -4,8 +4,8 @@ import java.io.File
 
 import keystate.keygroup.KeyGroupRange
 
-/** How the entries of a state are found, which decides the table that holds them in memory. The
-  * name is stored in version files.
+/** The access pattern of a state's entries. It decides which table holds them in memory. Version
+  * files contain the name.
   */
 sealed abstract class Layout(val name: String)
 
@@ -39,8 +39,7 @@ object Layout {
   * @param id
   *   0 to 65535; part of every stored key, and never used again for another state
   * @param properties
-  *   what the owner of the state wants to find again, for instance its kind and schema; nothing to
-  *   the backend
+  *   the state owner's own data, for instance kind and schema; the backend does not read them
   */
 final case class StateFamily(
     id: Int,
@@ -98,18 +97,18 @@ trait StateEntries {
   def scanReverse(family: Int, group: Int, start: Array[Byte], end: Array[Byte]): EntryIterator
 }
 
-/** The working copy of one store's state: what a state backend implements.
+/** The working copy of one store's state, which a state backend implements.
   *
   * It has one transaction at a time: all changes since the last `changesCommitted` or `rollback`.
-  * Reads see them. Nothing needs to outlive the backend: versions are loaded into it, and changes
-  * taken out of it into runs.
+  * Reads see these changes. The backend's data need not outlive the backend: versions are loaded
+  * into it, and its changes are written to runs.
   *
   * One thread at a time; the owner of the backend does the locking.
   */
 trait KeyedStateBackend extends StateEntries with AutoCloseable {
 
-  /** Makes a family known, before any of its entries. One whose id is known is left as it is. Part
-    * of the transaction: a rollback forgets it.
+  /** Adds a family, before any of its entries. A family with a known id stays as it is. Part of the
+    * transaction: a rollback removes the family.
     */
   def register(family: StateFamily): Unit
 
@@ -126,23 +125,23 @@ trait KeyedStateBackend extends StateEntries with AutoCloseable {
     */
   def loader(expected: (Int, Int) => Long): ChangeSink
 
-  /** How many entries the family holds in all groups. A backend that was restored from files may
-    * still count entries whose time to live ended before that.
+  /** The number of the family's entries in all groups. A backend that was restored from files may
+    * still count entries that had expired before the restore.
     */
   def count(family: Int): Long
 
-  /** How many of them one group has. */
+  /** The number of the family's entries in one group. */
   def count(family: Int, group: Int): Long
 
   /** Estimate of the memory held, in bytes. */
   def memoryUsed: Long
 
-  /** Hands out what was changed since the last `changesCommitted` or `rollback`, ordered by
-    * `[family][group][key]`: the content of the next run. The sink may throw, to have no more.
+  /** Passes the changes since the last `changesCommitted` or `rollback` to the sink, ordered by
+    * `[family][group][key]`: the content of the next run. The sink may throw to stop.
     */
   def writeChanges(sink: ChangeSink): Unit
 
-  /** How many entries `writeChanges` would hand out. */
+  /** The number of entries that `writeChanges` would pass. */
   def changeCount: Long
 
   /** Ends the transaction and keeps its changes: they are in a committed run, or were loaded from
@@ -157,13 +156,13 @@ trait KeyedStateBackend extends StateEntries with AutoCloseable {
 /** One changed entry; its value is null if it was removed. */
 final case class Change(family: Int, group: Int, key: Array[Byte], value: Array[Byte])
 
-/** A backend that asks for the entries of a key group when it needs one of them, so that loading a
-  * version does not read every entry.
+/** A backend that reads the entries of a key group when it first needs one of them, so that loading
+  * a version does not read every entry.
   */
 trait LoadsOnDemand { self: KeyedStateBackend =>
 
-  /** Tells where a family's entries in some groups are. These are part of what is committed. It
-    * comes before anything else is done with these groups.
+  /** Sets the source of a family's committed entries in some groups. It must be called before any
+    * other access to these groups.
     */
   def loadOnDemand(family: Int, source: GroupSource): Unit
 }
@@ -171,13 +170,12 @@ trait LoadsOnDemand { self: KeyedStateBackend =>
 /** The entries of one family in one key group, in the memory of a backend. */
 trait GroupEntries
 
-/** A backend with entries in memory that another one of its kind can go on with, which spares it a
-  * load.
+/** A backend whose entries in memory can move to the next backend of its kind, which saves a load.
   */
 trait HandsOver { self: KeyedStateBackend =>
 
-  /** Gives away what it has of these groups, with the family and group of each: all but what it
-    * has not loaded. No transaction may be open, and nothing but `close` may follow.
+  /** Hands over the loaded entries of these groups, by family and group. No transaction may be
+    * open, and only `close` may follow.
     */
   def handOver(groups: KeyGroupRange): Map[(Int, Int), GroupEntries]
 
@@ -193,7 +191,7 @@ trait GroupSource extends AutoCloseable {
   /** The groups it has, in pieces that are loaded whole. */
   def pieces: Seq[KeyGroupRange]
 
-  /** How many entries a group has. */
+  /** The number of entries in a group. */
   def count(group: Int): Long
 
   /** Hands over the entries of a piece: for each one its changes, oldest first, removals too. May
@@ -205,20 +203,20 @@ trait GroupSource extends AutoCloseable {
 /** A backend that takes over run files whole. Others get each entry by a `loader`. */
 trait RestoresFromFiles { self: KeyedStateBackend =>
 
-  /** Takes over a version's runs, after its families were registered and before anything else is
-    * done with the backend.
+  /** Takes over a version's runs. Called after the version's families are registered and before any
+    * other call.
     *
     * @param runs
-    *   oldest first: of two entries with one key, that of the later run counts
+    *   oldest first: of two entries with one key, the later run's entry counts
     * @param groups
-    *   the store's key groups; the operator group is its own too
+    *   the store's key groups; the operator group is included without being listed
     * @param count
-    *   how many entries a group of a family has
+    *   the number of entries in a group of a family
     */
   def restore(runs: Seq[RestoredRun], groups: KeyGroupRange, count: (Int, Int) => Long): Unit
 
-  /** Like `changesCommitted()`, where the changes are the content of this local SST file, which the
-    * backend may move away. What is left of it the caller deletes.
+  /** Like `changesCommitted()`, for changes that are the content of this local SST file. The
+    * backend may move the file away; otherwise the caller deletes it.
     */
   def changesCommitted(run: File): Unit
 }
@@ -226,9 +224,9 @@ trait RestoresFromFiles { self: KeyedStateBackend =>
 /** A run of a version that is restored. */
 sealed trait RestoredRun
 
-/** A run in a local SST file, which the backend may move away. It may hold more than the version
-  * takes from it: families that are not registered, and groups that are not in `groups`. These must
-  * not be seen.
+/** A run in a local SST file, which the backend may move away. It may hold entries that do not
+  * belong to the version: families that are not registered, and groups that are not in `groups`.
+  * Reads must not see these entries.
   *
   * @param isWhole
   *   whether the file has no other groups than `groups`

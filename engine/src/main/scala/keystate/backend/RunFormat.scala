@@ -4,8 +4,8 @@ import java.util.Arrays
 
 import keystate.keygroup.KeyGroupRange
 
-/** How a run stores each change, whichever form the run has: an SST file of RocksDB, or a plain
-  * sequence in a file or inline.
+/** How a run stores each change. A run is an SST file of RocksDB, or a plain sequence in a file or
+  * inline; all forms store changes alike.
   *
   * {{{
   * key    [family id: 2 bytes][key group: 2 bytes][entry key]     numbers big-endian
@@ -13,8 +13,8 @@ import keystate.keygroup.KeyGroupRange
   *        [0]                   the entry was removed
   * }}}
   *
-  * Keys are in bytewise order, each at most once. A removal is stored, not left to RocksDB's own
-  * tombstones, which a reader of a single file would not see.
+  * Keys are in bytewise order, each at most once. A removal is stored as a value, not as a RocksDB
+  * tombstone, because a reader of a single file would not see a tombstone.
   */
 private[keystate] object RunFormat {
   final val PrefixLength = 4
@@ -40,8 +40,8 @@ private[keystate] object RunFormat {
   private def uint16(bytes: Array[Byte], at: Int): Int =
     (bytes(at) & 0xff) << 8 | bytes(at + 1) & 0xff
 
-  /** What the stored keys of a family's group begin with. For a family above [[MaxFamilyId]] it is
-    * bytes that come after all stored keys.
+  /** The prefix of the stored keys in a family's group. For a family above [[MaxFamilyId]] it is a
+    * prefix that comes after all stored keys.
     */
   def prefix(family: Int, group: Int): Array[Byte] =
     if (family > MaxFamilyId) Array.fill(PrefixLength + 1)(-1)
@@ -75,6 +75,7 @@ private[keystate] final class RunStatistics {
 
   def entries: Long = count
 
-  /** From the first group that has a change to the last; of no use before the first change. */
+  /** The range from the first group with a change to the last; undefined before the first change.
+    */
   def groups: KeyGroupRange = KeyGroupRange(first, last)
 }

@@ -5,19 +5,19 @@ import java.util.{Arrays, TreeMap}
 
 import scala.collection.mutable
 
-/** Scans of a family whose entries have an order, which show them as they were when the scan began.
-  * What a backend's own scan shows of changes that are made meanwhile differs between backends, and
-  * a micro-batch may be done again on another one.
+/** Scans of a family with ordered entries, which return the entries as they were when the scan
+  * began. Backends differ in what their own scans show of changes that are made meanwhile, and a
+  * micro-batch may be run again on another backend.
   *
-  * Before an entry changes that an open scan has not come to, its value is noted for that scan,
-  * which gives it in place of what is stored by then. To change what was given last, or lies
-  * behind, costs nothing. So a scan that removes what it is given reads no entry twice.
+  * Before an entry changes that an open scan has not reached, its value is noted for that scan, and
+  * the scan later returns the noted value. Changing the entry that a scan returned last, or an
+  * earlier one, costs nothing. So a scan that removes the entries it returns reads no entry twice.
   *
-  * Not all who begin a scan end it: a question whether there is any entry often does not. So a scan
-  * of one key's entries reads some at once, and is over when these are all. The others of one key
-  * share what is noted of their group, as long as somebody holds one of them. Only some keep the
-  * backend's scan; the rest begin another where they were if somebody asks again. One thread at a
-  * time.
+  * Many scans are never finished: a check whether there is any entry often stops early. So a scan
+  * of one key's entries first reads a few entries, and is over if these are all. The other scans of
+  * one key share the notes of their group, as long as one of the scans is reachable. Only some of
+  * them keep the backend's scan open; the rest open another one at their position when the next
+  * entry is requested. One thread at a time.
   *
   * @param get
   *   the present value of an entry, null if there is none
@@ -25,12 +25,12 @@ import scala.collection.mutable
 final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
   import StableScans._
 
-  // Those of more than one key.
+  // Scans of more than one key.
   private val wide = mutable.ArrayBuffer.empty[Scan]
-  // By group, what is noted for scans of one key. Only where there are such scans.
+  // The notes for scans of one key, by group. Only groups with such scans are in it.
   private val logs = new mutable.LongMap[Log]
   private val unheld = new ReferenceQueue[Scan]
-  // Those of one key that have a scan of the backend, the oldest first.
+  // Scans of one key that have an open scan of the backend, oldest first.
   private val running = mutable.ArrayDeque.empty[Scan]
   private var closed = false
 
@@ -67,7 +67,7 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
     begun
   }
 
-  /** Begins a scan of the entries of one key, which are in one group. */
+  /** Begins a scan of one key's entries, which are in one group. */
   def scanOfKey(
       bounds: (Array[Byte], Array[Byte]),
       scanOf: (Int, Array[Byte]) => EntryIterator,
@@ -87,7 +87,7 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
     logs.clear()
   }
 
-  /** Of scans that were collected as garbage nothing needs to be noted. */
+  /** Removes scans that were garbage collected: they need no notes. */
   private def forgetUnheld(): Unit = {
     var reference = unheld.poll()
     while (reference != null) {
@@ -101,14 +101,14 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
     if (running.length > MostRunning) running.head.suspend()
   }
 
-  /** Where a scan is in one group, and what is noted for it. */
+  /** The position of a scan in one group, and the notes for the scan. */
   private abstract class GroupNotes {
     // The key given last; null at first.
     var last: Array[Byte] = _
     var isOver = false
 
-    /** The next entry that has changed, as it was when the scan began; its value is null if there was
-      * none.
+    /** The next changed entry, as it was when the scan began; the value is null if there was no
+      * entry.
       */
     def next: Entry
 
@@ -133,11 +133,12 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
       }
   }
 
-  /** What an entry was before it changed, when so many scans of the group had begun. */
+  /** An entry's value before a change, and the number of the group's scans that had begun by then.
+    */
   private final class Note(val begun: Long, val before: Array[Byte], val older: Note)
 
-  /** What is noted of a group for its scans of one key: for each entry what it was before it changed,
-    * once for all scans that had begun by then.
+  /** The notes of a group for its scans of one key: for each entry the value before a change, once
+    * for all scans that had begun by then.
     */
   private final class Log(group: Int) {
     private var begun = 0L
@@ -151,9 +152,7 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
         notes.put(key, new Note(begun, get(group, key), newest)): Unit
     }
 
-    /** The first of the changed entries from a key on and before another, as it was for the scan of
-      * this number.
-      */
+    /** The first changed entry in the key range, as it was for the scan of this number. */
     def first(from: Array[Byte], until: Array[Byte], number: Long): Entry = {
       var found: Entry = null
       var noted = notes.ceilingEntry(from)
@@ -185,7 +184,7 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
     }
   }
 
-  /** That a scan has the number `number` in a log, as long as somebody holds the scan. */
+  /** A scan's position in the undo log; dropped when the scan is garbage collected. */
   private final class Held(scan: Scan, val log: Log, val number: Long)
       extends WeakReference[Scan](scan, unheld) {
     def end(): Unit = log.end(this)
@@ -241,13 +240,13 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
         bytes += entry.key.length + entry.value.length
       }
       ahead = read.result()
-      // That was the last one, perhaps.
+      // That may have been the last entry.
       hasMore: Unit
     }
 
     def noteIn(log: Log): Unit = shared.held = log.begin(this)
 
-    /** Gives up the backend's scan until somebody asks again. */
+    /** Closes the backend's scan until the next entry is requested. */
     def suspend(): Unit = {
       running -= this
       entries.close()
@@ -291,10 +290,10 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
     }
   }
 
-  /** A group's entries, of which those that have changed are given as they were. */
+  /** A group's entries, in which changed entries appear with their old values. */
   private final class GroupEntries(notes: GroupNotes, entries: EntryIterator)
       extends EntryIterator {
-    // The entry of the backend that comes next, and the one that this gives next.
+    // The backend's next entry, and the entry that this iterator returns next.
     private var head: Entry = _
     private var upcoming: Entry = _
 
@@ -342,10 +341,12 @@ final class StableScans(get: (Int, Array[Byte]) => Array[Byte]) {
 
 private object StableScans {
 
-  /** What a scan of one key's entries reads at once. */
+  /** The number of entries that a scan of one key reads first. */
   private final val FewEntries = 4
   private final val FewBytes = 4096L
 
-  /** How many of one key keep the backend's scan. On RocksDB each holds blocks and files. */
+  /** How many scans of one key keep the backend's scan open. On RocksDB each one pins blocks and
+    * files.
+    */
   private final val MostRunning = 32
 }

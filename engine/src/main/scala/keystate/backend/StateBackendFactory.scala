@@ -12,16 +12,16 @@ import java.io.File
 trait StateBackendFactory {
 
   /** Takes the options `spark.keystate.backend.option.<name>`, by `<name>`. Called once, before
-    * anything else. Throw IllegalArgumentException for what is wrong with them: the query then
-    * fails with its message.
+    * anything else. Throw IllegalArgumentException for invalid options: the query then fails with
+    * its message.
     */
   def configure(options: Map[String, String]): Unit
 
-  /** Makes an empty backend, each time a version is loaded. The one before was closed, or is given
-    * up and will be.
+  /** Makes an empty backend, each time a version is loaded. The previous backend was closed, or is
+    * no longer used and will be closed.
     *
     * @param maxParallelism
-    *   the number of key groups; the operator group has this number
+    *   the number of key groups; it is also the number of the operator group
     * @param newFolder
     *   makes a local folder, which the backend must delete when it is closed
     */

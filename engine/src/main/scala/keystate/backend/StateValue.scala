@@ -2,23 +2,23 @@ package keystate.backend
 
 import java.nio.ByteBuffer
 
-/** How an entry's value is stored, of the states of Keystate's own operators.
+/** The stored form of an entry's value, for states of Keystate's own operators.
   *
   * {{{
   * [flags: 1 byte][schema id: 2 bytes, if bit 0 of flags][timestamp: 8 bytes, if bit 1][row]
   * }}}
   *
-  * Numbers are big-endian. The timestamp, in milliseconds since the epoch, is what a time to live
-  * goes by: when the entry was last used. The row is the bytes of an UnsafeRow; there is none if
-  * bit 2 of flags is set. Bits that this release does not know are an error, for what follows them
-  * could not be told from the row: methods that read the flags throw IllegalStateException.
+  * Numbers are big-endian. The timestamp, in milliseconds since the epoch, is the time of the
+  * entry's last use, for a time to live. The row is the bytes of an UnsafeRow; there is none if bit
+  * 2 of flags is set. Unknown flag bits are an error, because the fields after them can't be
+  * separated from the row: methods that read the flags throw IllegalStateException.
   */
 object StateValue {
 
-  /** Stands for no schema id: the value is of the state's first schema, 0. */
+  /** Means no schema id: the value has the state's first schema, 0. */
   final val NoSchemaId = -1
 
-  /** Stands for no timestamp: the value was written without a time to live. */
+  /** Means no timestamp: the value was written without a time to live. */
   final val NoTimestamp = Long.MinValue
 
   private final val SchemaIdFlag = 1
@@ -29,7 +29,7 @@ object StateValue {
 
   private final val KnownFlags = SchemaIdFlag | TimestampFlag | NullFlag
 
-  /** Where the row begins. */
+  /** The offset of the row. */
   def rowOffset(value: Array[Byte]): Int = {
     val flags = flagsOf(value)
     1 + (if ((flags & SchemaIdFlag) != 0) 2 else 0) + (if ((flags & TimestampFlag) != 0) 8 else 0)

@@ -5,15 +5,15 @@ import java.util.Arrays
 /** The keys that have a state. */
 object StoredKeys {
 
-  /** Each key that has an entry, with its group, as they are at the call: entries may come and go
-    * while the result is gone through.
+  /** Each key that has an entry, with its group, at the time of the call: entries may be added and
+    * removed while the result is iterated.
     *
     * @param family
     *   the backend's id of the state
     * @param layout
-    *   the state's: point, or grouped
+    *   the state's layout: point, or grouped
     * @param isExpired
-    *   tells by their values the entries that do not count
+    *   whether an entry with this value has expired; such entries do not count
     */
   def of(
       family: Int,

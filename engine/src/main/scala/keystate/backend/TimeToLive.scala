@@ -1,20 +1,20 @@
 package keystate.backend
 
-/** How long the entries of one state live after they were last written, or read.
+/** How long the entries of one state live after their last write, or their last read.
   *
   * @param millis
-  *   in milliseconds, positive; an entry has expired once its timestamp is so long ago, or longer
+  *   in milliseconds, positive; an entry has expired once its timestamp is this long ago, or longer
   * @param eventTime
   *   whether the clock is the watermark, and not the micro-batch's recorded time
   * @param updatedOnRead
-  *   whether reading an entry makes it live on
+  *   whether reading an entry starts its time to live again
   * @param returnExpired
-  *   whether an expired entry may still be read, once, if it was not cleaned up before
+  *   whether an expired entry may still be read, once, if it has not been cleaned up yet
   * @param sweepSize
-  *   how many entries a task looks at for each one that was written or removed, or for each record;
+  *   how many entries a task checks for each entry that was written or removed, or for each record;
   *   0 does not sweep
   * @param sweepOnRecords
-  *   whether records count for sweeping, and not entries
+  *   whether sweepSize is per record, and not per entry
   * @param dropOnMerge
   *   whether merging runs in the background leaves expired entries out
   */
@@ -29,14 +29,14 @@ final case class TimeToLive(
 ) {
   require(millis > 0, s"a time to live must be positive, and is $millis ms")
 
-  /** Whether timestamps depend on what only the function's worker knows: when it read an entry, or
-    * the event time of what used it.
+  /** Whether timestamps depend on data that only the function's worker has: when it read an entry,
+    * or the event time of the element or timer that used the entry.
     */
   def needsNotes: Boolean = eventTime || updatedOnRead
 }
 
-/** A time to live at one moment, for one task, whose clock does not move. So what a task writes
-  * does not expire in it, and all that expires in it has expired when it begins.
+/** A time to live at one moment, for one task, whose clock does not move. So entries that a task
+  * writes do not expire in the task, and all entries that expire in it have expired when it begins.
   *
   * @param began
   *   in milliseconds since the epoch
@@ -53,12 +53,12 @@ sealed class Expiry(val ttl: TimeToLive, began: Long) {
     */
   protected def expiredUntil: Long = expiredAtFirst
 
-  /** Whether a stored value has expired. One without a timestamp never has. */
+  /** Whether a stored value has expired. A value without a timestamp never expires. */
   def isExpired(value: Array[Byte]): Boolean = Expiry.isExpired(value, expiredUntil)
 
-  /** What the checkpoint keeps of it, in the state's properties, for the merging of runs and for
-    * the next task: the time to live, where the clock stood, and whether merging may drop what has
-    * expired.
+  /** The form in which the checkpoint keeps it, in the state's properties, for merging runs and for
+    * the next task: the time to live, the clock's time, and whether merging may drop expired
+    * entries.
     */
   def properties: Map[String, String] = Map(
     Expiry.Millis -> ttl.millis.toString,
@@ -74,12 +74,12 @@ object Expiry {
   private final val EventTime = "ttlEventTime"
   private final val DropOnMerge = "ttlDropOnMerge"
 
-  /** The expiry at a time, in milliseconds since the epoch, or at the time that the state's
-    * properties tell if that is later: a clock that was set back brings nothing back to life. The
-    * time of the other clock says nothing about this one: a watermark may be years behind.
+  /** The expiry at a time, in milliseconds since the epoch, or at the time in the state's
+    * properties if that is later: setting a clock back does not revive an expired entry. The time
+    * of the other kind of clock does not count: a watermark may be years behind.
     *
     * @param properties
-    *   the state's in the last version
+    *   the state's properties in the last version
     * @param live
     *   whether the clock goes on
     */
@@ -102,8 +102,8 @@ object Expiry {
   def droppedUntil(properties: Map[String, String]): Option[Long] =
     if (properties.get(DropOnMerge).contains("true")) expiredUntil(properties) else None
 
-  /** Tells whether a stored value of a committed state with these properties has expired, by the
-    * clock of that version. Without a time to live none has.
+  /** Tests whether a stored value of a committed state with these properties has expired, by the
+    * clock of that version. Without a time to live nothing has expired.
     */
   def inVersion(properties: Map[String, String]): Array[Byte] => Boolean = {
     val until = expiredUntil(properties)
@@ -122,7 +122,7 @@ object Expiry {
   private def expiredUntil(properties: Map[String, String]): Option[Long] =
     inProperties(properties).map { case (millis, time) => expiredUntil(millis, time) }
 
-  /** Whether a value has expired if this is the greatest timestamp that has. */
+  /** Whether a value has expired, if `until` is the greatest expired timestamp. */
   private def isExpired(value: Array[Byte], until: Long): Boolean = {
     val timestamp = StateValue.timestamp(value)
     timestamp != StateValue.NoTimestamp && timestamp <= until
@@ -133,7 +133,7 @@ object Expiry {
     if (now < Long.MinValue + 1 + millis) Long.MinValue else now - millis
 }
 
-/** A time to live for a task in real-time mode, in which the clock goes on. */
+/** A time to live for a task in real-time mode, whose clock goes on. */
 final class LiveExpiry(ttl: TimeToLive, began: Long) extends Expiry(ttl, began) {
   override def now: Long = Math.max(began, System.currentTimeMillis)
   override protected def expiredUntil: Long = Expiry.expiredUntil(ttl.millis, now)

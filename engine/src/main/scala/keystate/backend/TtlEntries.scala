@@ -1,16 +1,17 @@
 package keystate.backend
 
-/** The entries of a state with a time to live. It gives every entry that is put a timestamp. Of
-  * those it comes across it hides and removes the ones that have expired.
+/** The entries of a state with a time to live. It adds a timestamp to every entry that is put. It
+  * hides and removes the expired entries that it meets.
   *
   * An entry without a timestamp was written before the state had a time to live. It counts as
-  * written when it is first come across, and gets its timestamp then. So does, by event time, what
-  * was written without an event time while there was no watermark, which Spark has as 0.
+  * written when it is first met, and gets its timestamp then. In event time the same holds for
+  * entries that were written without an event time while there was no watermark (0 in Spark).
   */
 final class TtlEntries(entries: StateEntries, expiry: Expiry) extends WrappedEntries(entries) {
   private val hasClock = !expiry.ttl.eventTime || expiry.now != 0
 
-  /** Whether a stored value has expired. It may still be read once if its time to live says so. */
+  /** Whether a stored value has expired. It may still be read once if its time to live allows that.
+    */
   def isExpired(value: Array[Byte]): Boolean = expiry.isExpired(value)
 
   /** Gives an entry this time as its timestamp, or the clock's if that is later, unless the
@@ -37,8 +38,8 @@ final class TtlEntries(entries: StateEntries, expiry: Expiry) extends WrappedEnt
     if (hasClock || latest > 0) latest else StateValue.NoTimestamp
   }
 
-  /** The timestamp of an entry that is put. By event time the latest counts, so a later one that
-    * the entry has stays.
+  /** The timestamp of an entry that is put. In event time the latest time counts, so a later
+    * timestamp of the entry stays.
     */
   private def timestamp(family: Int, group: Int, key: Array[Byte]): Long =
     if (!expiry.ttl.eventTime) expiry.now

@@ -2,21 +2,20 @@ package keystate.backend
 
 import keystate.keygroup.KeyGroupRange
 
-/** Goes round one state's entries, some at a time, so that expired entries are removed also where
-  * their key never comes again. Where it stands is kept in memory only: a new one begins with the
-  * first group.
+/** Sweeps one state's entries in rounds, some at a time, to remove expired entries of keys that
+  * never come again. Its position is in memory only: a new sweep starts with the first group.
   *
-  * Within a group it finds its place by the number of entries, since a hash table has no order in
-  * which a key would tell it. So it passes what it has looked at before: `limit` bounds what is
-  * looked at, and a group's entries bound what is passed. When entries before its place go, it
-  * passes over as many that it has not seen; these wait for the next round.
+  * Within a group the position is a number of entries, because a hash table has no order in which a
+  * key could mark it. So the sweep skips the entries that it has checked before: `limit` bounds the
+  * checked entries, and the size of a group bounds the skipped ones. When entries before the
+  * position are removed, the sweep skips as many unchecked entries; they wait for the next round.
   */
 final class TtlSweep {
   private var group = 0
   private var kept = 0L // how many entries of the group were looked at and stay
 
-  /** Looks at up to `limit` entries, at each once at most; [[TtlEntries]] removes what has expired
-    * as it is passed.
+  /** Checks up to `limit` entries, each at most once; [[TtlEntries]] removes expired entries as
+    * they are passed.
     */
   def run(entries: TtlEntries, family: Int, groups: KeyGroupRange, limit: Long): Unit = {
     if (!groups.contains(group)) next(groups)

@@ -5,12 +5,12 @@ package keystate.backend
   */
 abstract class WrappedEntries(entries: StateEntries) extends StateEntries {
 
-  /** What the reader gets for a stored value; null hides the entry. The value is null where none is
-    * stored.
+  /** The value that the reader gets for a stored value; null hides the entry. The stored value is
+    * null if there is none.
     */
   protected def read(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Array[Byte]
 
-  /** What is stored for a value that is put. */
+  /** The stored form of a value that is put. */
   protected def written(family: Int, group: Int, key: Array[Byte], value: Array[Byte]): Array[Byte]
 
   final override def get(family: Int, group: Int, key: Array[Byte]): Array[Byte] =

@@ -41,12 +41,12 @@ final class Setting[T] private[config] (
 
   private[config] def parsed(text: String): Option[T] = parse(text)
 
-  /** The value in some settings or, if it is not set, the default, which there must be. */
+  /** The value in some settings or, if it is not set, the default, which must exist. */
   def of(get: String => Option[String]): T = in(get).orElse(default).get
 }
 
-/** All settings of Keystate: what `settings.json` has, from which docs/configuration.md is made too.
-  * Whatever reads a setting reads it here.
+/** All settings of Keystate, from `settings.json`, from which docs/configuration.md is generated
+  * too. All code reads settings here.
   */
 object Settings {
 

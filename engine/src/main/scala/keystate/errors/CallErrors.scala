@@ -1,16 +1,16 @@
 package keystate.errors
 
-/** What goes wrong while a function or a source runs. */
+/** Errors while a function or a source runs. */
 private[errors] trait CallErrors {
   import ErrorCode._
   import OperatorName.named
 
   /** @param told
-    *   what is above which limit
+    *   the exceeded limit, with the number that exceeds it
     * @param state
-    *   the state with most entries
+    *   the state with the most entries
     * @param keys
-    *   its largest ones
+    *   the state's largest keys
     */
   def stateLimit(told: String, state: String, keys: Seq[String], batch: Long): KeystateException =
     StateLimit.error(
@@ -50,7 +50,7 @@ private[errors] trait CallErrors {
       cause
     )
 
-  /** If a value does not fit a state's type, throws an error that names the state. */
+  /** Throws an error that names the state if a value does not fit the state's type. */
   def inState[T](state: String, declared: => String)(encode: => T): T =
     try encode
     catch {
@@ -58,9 +58,7 @@ private[errors] trait CallErrors {
         throw StateType.error(s"A value does not fit state '$state', $declared: ${e.getMessage}", e)
     }
 
-  /** If the accumulator that an aggregate function creates does not fit its type, throws an error
-    * that names the function.
-    */
+  /** Throws an error that names the function if its accumulator does not fit its type. */
   def inAccumulator[T](function: String, declared: => String)(encode: => T): T =
     try encode
     catch {
@@ -137,7 +135,7 @@ private[errors] trait CallErrors {
 
   def noKeyGroupBegun(): KeystateException = RawStream.error("Call startNewKeyGroup before write.")
 
-  /** For whoever comes after the task's end: a worker, a thread of a function, a reader of a
+  /** For callers that come after the task's end: a worker, a thread of a function, a reader of a
     * result.
     */
   def taskEnded(task: String): KeystateException = TaskEnded.error(

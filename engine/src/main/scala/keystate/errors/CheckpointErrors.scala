@@ -1,6 +1,6 @@
 package keystate.errors
 
-/** What goes wrong when a checkpoint is read, compared, copied or changed. */
+/** Errors of reading, comparing, copying or changing a checkpoint. */
 private[errors] trait CheckpointErrors {
   import ErrorCode._
 

@@ -36,7 +36,9 @@ final class MissingVersionException(
       cause
     ) {
 
-  /** The same error, which says that the version is there in another of Spark's checkpoint formats. */
+  /** The same error, with the hint that the version exists in another of Spark's checkpoint
+    * formats.
+    */
   def inFormat(format: Int): MissingVersionException =
     new MissingVersionException(location, version, file, cause, Some(format))
 }

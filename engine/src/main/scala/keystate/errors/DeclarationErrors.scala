@@ -1,6 +1,6 @@
 package keystate.errors
 
-/** What is wrong with an operator as it is declared: its inputs, keys, states and times. */
+/** Errors in an operator's declaration: its inputs, keys, states and times. */
 private[errors] trait DeclarationErrors {
   import ErrorCode._
   import OperatorName.named
@@ -35,7 +35,7 @@ private[errors] trait DeclarationErrors {
   )
 
   /** @param hidden
-    *   the column of a file source that it uses, which has to be selected before
+    *   the hidden column of a file source that it uses, which has to be selected first
     */
   def keyNotAColumn(description: String, hidden: Option[String]): KeystateException =
     KeyNotAColumn.error(

@@ -5,9 +5,9 @@ import scala.jdk.CollectionConverters._
 /** A kind of error.
   *
   * @param name
-  *   the code, which never changes; it stands in brackets before the message
+  *   the code, which never changes; it is in brackets before the message
   * @param sqlState
-  *   the one that Spark gives errors of this kind, or the one of the SQL standard
+  *   the state that Spark, or the SQL standard, assigns to errors of this kind
   * @param meaning
   *   what has happened
   * @param action
@@ -32,12 +32,12 @@ final class ErrorCode private (
   private def readResolve: AnyRef = ErrorCode.all.find(_.name == name).getOrElse(this)
 }
 
-/** The catalogue of errors, of the JVM and of Python: what `errors.json` has. Each that Scala raises
-  * has a name here.
+/** The catalogue of errors, of the JVM and of Python, from `errors.json`. Each error that Scala
+  * raises has a name here.
   */
 object ErrorCode {
 
-  /** All of them, by name. */
+  /** All codes, by name. */
   val all: Seq[ErrorCode] = Facts.read("errors").map { case (name, facts) =>
     new ErrorCode(
       name,

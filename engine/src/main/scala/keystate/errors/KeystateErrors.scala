@@ -10,6 +10,6 @@ object KeystateErrors
 
 private[errors] object OperatorName {
 
-  /** What follows the word operator in a message: its name, if it has one. */
+  /** The text after the word operator in a message: the operator's name, if it has one. */
   def named(operator: Option[String]): String = operator.fold("")(name => s" '$name'")
 }

@@ -1,6 +1,6 @@
 package keystate.errors
 
-/** What does not fit between a query and the checkpoint that it goes on from. */
+/** Errors for a query that does not fit the checkpoint from which it restarts. */
 private[errors] trait RestartErrors {
   import ErrorCode._
 
@@ -148,7 +148,7 @@ private[errors] trait RestartErrors {
     cause
   )
 
-  /** What the disk or the object store refuses, by its own words, which name the file. */
+  /** An error of the disk or the object store, in its own words, which name the file. */
   def storage(checkpoint: String, cause: Throwable): KeystateException = Storage.error(
     s"The storage of $checkpoint refuses what is needed to go on: ${cause.getMessage} " +
       s"(${cause.getClass.getSimpleName}). Make room there, or let the query's user read and write " +

@@ -1,6 +1,6 @@
 package keystate.errors
 
-/** What is wrong with a session, or with a client of it, before a query runs. */
+/** Errors in a session, or in its client, before a query runs. */
 private[errors] trait SessionErrors {
   import ErrorCode._
 

@@ -6,16 +6,16 @@ import java.nio.file.attribute.{BasicFileAttributes, FileTime}
 import java.util
 
 /** The CRC32C of local files that this process has written or read, so that it need not read them
-  * again. A file is known by its number on its disk, which all of its names (hard links) have in
-  * common. What is known counts as long as length and time of the last change are the same. So a
-  * disk that forgets what it had is not noticed here: this is for files whose readers check each
-  * part of them that they use.
+  * again. A file is identified by its number on its disk, which all of its names (hard links)
+  * share. A checksum counts as long as the file's length and modification time stay the same. So
+  * this class does not notice a disk that loses data: use it for files whose readers check each
+  * part that they use.
   *
   * Any thread may use it.
   */
 private[keystate] object CheckedFiles {
 
-  /** It takes no time to read less than that. */
+  /** Reading fewer bytes takes no time. */
   private final val LeastBytes = 1L << 20
 
   /** A few MB of memory. */
@@ -24,12 +24,12 @@ private[keystate] object CheckedFiles {
   private final case class State(length: Long, modified: FileTime)
   private final case class Known(state: State, crc32c: Int)
 
-  // By what the operating system calls a file, the one that was used last at the end.
+  // By the operating system's file key, the last used file at the end.
   private val files = new util.LinkedHashMap[AnyRef, Known](16, 0.75f, true) {
     override def removeEldestEntry(eldest: util.Map.Entry[AnyRef, Known]): Boolean = size > Most
   }
 
-  /** Whether files of so many bytes are known afterwards. */
+  /** Whether files of this length are recorded. */
   def keeps(length: Long): Boolean = length >= LeastBytes
 
   /** The checksum as it is known, or else as it is read now. */
@@ -45,7 +45,7 @@ private[keystate] object CheckedFiles {
       }(_.crc32c)
   }
 
-  /** Tells of a file that was just written. */
+  /** Records a file that was just written. */
   def written(file: File, crc32c: Int): Unit = {
     val (key, state) = look(file)
     remember(key, state, crc32c)

@@ -7,32 +7,30 @@ import java.io.{File, InputStream, OutputStream}
   */
 trait CheckpointStorage {
 
-  /** Reads a file from an offset on, in bytes. Throws `java.io.FileNotFoundException` when there is
-    * no such file. For a file that is shorter, either this throws or the stream ends at once.
+  /** Reads a file from an offset on, in bytes. Throws `java.io.FileNotFoundException` when the file
+    * does not exist. For a shorter file, either this throws or the stream ends immediately.
     */
   def open(path: String, offset: Long): InputStream
 
   /** Reads a file from its beginning. */
   final def open(path: String): InputStream = open(path, 0)
 
-  /** Reads a file of which the length is known, in bytes. A storage may then do without asking for
-    * it.
-    */
+  /** Reads a file with a known length, in bytes. A storage then need not ask for the length. */
   def open(path: String, offset: Long, length: Long): InputStream = open(path, offset)
 
-  /** Gives a file a local name too, without a copy; what has that name is then the same file and
-    * must not be changed. False where that can't be: the caller then copies it.
+  /** Adds a local name for a file, without a copy. The two names are then the same file, which must
+    * not be changed. False if that is not possible: the caller then copies it.
     */
   def link(path: String, file: File): Boolean
 
-  /** A new file, which appears complete when the stream is closed, or not at all. Its folder is
-    * made if need be. An existing file is replaced where the file system can do that, else it
-    * stays.
+  /** Makes a file, which appears complete when the stream is closed, or not at all. Makes its
+    * folder if necessary. Replaces an existing file if the file system can do that; otherwise the
+    * existing file stays.
     *
     * @param mustBeNew
-    *   whether an existing file stays: this or the close throws
-    *   `java.nio.file.FileAlreadyExistsException` then. Where the file system can, that is looked at
-    *   as the file is made, whenever that is
+    *   whether an existing file stays: this call or the close then throws
+    *   `java.nio.file.FileAlreadyExistsException`. If the file system can, it checks this at the
+    *   moment when it makes the file
     */
   def createAtomic(path: String, mustBeNew: Boolean = false): AtomicOutputStream
 
@@ -42,7 +40,7 @@ trait CheckpointStorage {
   /** The names of the folders in the operator's folder. */
   def folders(): Seq[String]
 
-  /** Whether there is such a file. */
+  /** Whether the file exists. */
   def exists(path: String): Boolean
 
   /** Deletes a file. That it is not there is no error. */
@@ -58,7 +56,7 @@ trait CheckpointStorage {
 /** Writes a file that appears when this is closed. */
 abstract class AtomicOutputStream extends OutputStream {
 
-  /** To be called instead of `close`: no file appears. */
+  /** Call it instead of `close`: no file appears. */
   def cancel(): Unit
 }
 

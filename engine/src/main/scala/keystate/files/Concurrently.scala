@@ -10,13 +10,14 @@ import scala.annotation.tailrec
 import scala.collection.mutable
 import scala.util.control.NonFatal
 
-/** Does things that mostly wait for the checkpoint's storage side by side, in threads of its own. */
+/** Runs requests to the checkpoint's storage, which mostly wait, in parallel, in its own threads.
+  */
 object Concurrently {
 
-  /** How many requests of one piece of work are under way at a time. */
+  /** How many requests of one task run at a time. */
   private final val Requests = 64
 
-  /** How many results are made ahead of the one that is used. */
+  /** How many results are made before the current one is used. */
   private final val Window = 8
 
   private final val LongestIdleSeconds = 60L
@@ -28,7 +29,7 @@ object Concurrently {
     thread
   }
 
-  /** For all stores of this process, which load at the same time. */
+  /** Shared by all stores of this process, which load at the same time. */
   private lazy val ahead: ThreadPoolExecutor = {
     val threads = 4 * Window
     val queue = new LinkedBlockingQueue[Runnable]
@@ -41,8 +42,8 @@ object Concurrently {
   /** Whether this thread does all of its work itself. */
   private val alone = ThreadLocal.withInitial[Boolean](() => false)
 
-  /** Does work in which nothing is done side by side: each item comes after the one before it, in
-    * this thread. So a simulation can say in which order requests are made.
+  /** Does work without parallelism: one item after the other, in this thread. So a simulation can
+    * decide the order of requests.
     */
   private[keystate] def oneByOne[T](work: => T): T = {
     val before = alone.get
@@ -51,8 +52,8 @@ object Concurrently {
     finally alone.set(before)
   }
 
-  /** The results of all items, in their order. If one fails, those that have not begun are left
-    * out, and this throws once none is under way.
+  /** The results of all items, in their order. If an item fails, items that have not begun are
+    * skipped, and this throws once none is running.
     */
   def map[A, B](items: Seq[A])(work: A => B): Seq[B] =
     if (items.size <= 1 || alone.get) items.map(work)
@@ -66,8 +67,8 @@ object Concurrently {
       }
     }
 
-  /** Uses the result of each item, in their order and in this thread, while those of the next ones
-    * are made. If anything fails, what was made and not used is given up.
+  /** Uses the result of each item, in order and in this thread, while the next results are made. If
+    * anything fails, unused results are passed to `giveUp`.
     */
   def foreach[A, B](items: Seq[A])(make: A => B)(giveUp: B => Unit)(use: B => Unit): Unit =
     if (items.size <= 1 || alone.get) items.foreach(item => use(make(item)))
@@ -98,7 +99,7 @@ object Concurrently {
         made.get
       } catch { case e: ExecutionException => throw e.getCause }
 
-    /** Does not do it if it has not begun; else waits for its end, whatever interrupts. */
+    /** Skips the item if it has not begun; otherwise waits for its end, despite interrupts. */
     def leave(giveUp: B => Unit): Unit = if (!claimed.compareAndSet(false, true)) {
       awaitEnd(interrupted = false)
       made.foreach { value =>

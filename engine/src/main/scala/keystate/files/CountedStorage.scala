@@ -3,7 +3,7 @@ package keystate.files
 import java.io.{File, InputStream}
 import java.util.concurrent.atomic.LongAdder
 
-/** How many requests were made to a checkpoint's storage.
+/** The number of requests to a checkpoint's storage.
   *
   * @param puts
   *   files written

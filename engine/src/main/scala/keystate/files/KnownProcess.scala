@@ -5,17 +5,17 @@ import java.net.InetAddress
 
 import scala.util.control.NonFatal
 
-/** A process, as others can tell whether it still runs.
+/** Identifies a process, so that others can check whether it still runs.
   *
   * @param start
-  *   when it started, in ms: its number alone is not unique, because numbers are used again
+  *   the start time in ms: the process id alone is not unique, because ids are reused
   */
 final case class KnownProcess(host: String, pid: Long, start: Long) {
 
-  /** Whether it is of this machine. */
+  /** Whether the process is on this machine. */
   def isHere: Boolean = host == KnownProcess.current.host
 
-  /** False if it has ended, which can be told of this machine's only. */
+  /** False if the process has ended; only a process on this machine can be checked. */
   def mayRun: Boolean = !isHere || KnownProcess.isAlive(this)
 }
 

@@ -11,7 +11,7 @@ final class LocalFolder(create: () => File) extends AutoCloseable {
   private var folder: File = _
   private var closed = false
 
-  /** A unique name for a new file, which this does not make; the caller deletes it. */
+  /** A unique name for a new file. This call does not make the file; the caller deletes it. */
   def newFile(): File = newPath(".sst")
 
   /** A new folder; the caller deletes it. */
@@ -39,7 +39,7 @@ final class LocalFolder(create: () => File) extends AutoCloseable {
     try
       Files.deleteIfExists(file.toPath): Unit
     catch {
-      // A folder with a backend that was given up: that deletes it once nobody is at work with it.
+      // The folder has an abandoned backend, which deletes it once nobody uses the backend.
       case _: DirectoryNotEmptyException =>
     }
 }

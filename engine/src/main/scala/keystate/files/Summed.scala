@@ -3,8 +3,8 @@ package keystate.files
 import java.io.OutputStream
 import java.util.zip.CRC32C
 
-/** Passes on what is written, with its length in bytes and its CRC32C so far. Closing it does
-  * nothing: whether the file is to appear is for the owner of `out` to say.
+/** Passes bytes on, and counts their length and CRC32C so far. Closing it does nothing: the owner
+  * of `out` decides whether the file appears.
   */
 private[keystate] final class Summed(out: OutputStream) extends OutputStream {
   private val crc = new CRC32C

@@ -46,9 +46,9 @@ object KeyGroups {
     KeyGroupRange(first, last)
   }
 
-  /** An integer that Spark's hash partitioning sends to `partition`, whatever the number n of
-    * partitions, if that is greater: Spark places an integer x by `pmod(murmur3(x, 42), n)`, and
-    * murmur3 of one integer is a bijection. So the x whose hash is `partition` goes there.
+  /** An integer that Spark's hash partitioning sends to `partition`, for every number n of
+    * partitions above it: Spark sends an integer x to `pmod(murmur3(x, 42), n)`, and murmur3 of one
+    * integer is a bijection. So the x whose hash is `partition` goes there.
     */
   def label(partition: Int): Int = Murmur3.inverseHashInt(partition, Murmur3.Seed)
 

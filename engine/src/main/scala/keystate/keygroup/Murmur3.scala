@@ -30,8 +30,9 @@ private[keystate] object Murmur3 {
     h ^ (h >>> 16)
   }
 
-  /** The multiplicative inverse of an odd number modulo 2^32, by Newton's iteration. It begins with
-    * x itself, of which 3 bits are right, for x * x = 1 (mod 8); each step doubles their number.
+  /** The multiplicative inverse of an odd number modulo 2^32, by Newton's iteration. It starts with
+    * x itself, which is right in 3 bits because x * x = 1 (mod 8); each step doubles the number of
+    * right bits.
     */
   private def inverseOdd(x: Int): Int = {
     var inverse = x

@@ -2,22 +2,24 @@ package keystate.localrecovery
 
 import scala.collection.mutable
 
-/** Where the partitions of a query are to go on, that what is in memory there need not be read again.
+/** Chooses executors for the partitions of a query, so that data in their memory need not be read
+  * again.
   *
-  * A place gets no more than its even share of the new partitions, and one which was added gets
-  * some at once: those that nobody has, or whose places have their share.
+  * A place gets at most its even share of the new partitions. An added place gets some immediately:
+  * partitions that are in no place's memory, or whose places have their share already.
   */
 object PreferredLocations {
 
-  /** By the new partition.
+  /** The place of each new partition.
     *
     * @param before
-    *   where each old partition is, if that is known. Partitions of both numbers are even ranges of
-    *   the same keys
+    *   the place of each old partition, if it is known. Old and new partitions are even ranges of
+    *   the
+    *   same keys
     * @param partitions
-    *   how many there will be
+    *   the new number of partitions
     * @param now
-    *   the places that are there; if none is, no partition has one
+    *   the available places; if there are none, no partition has a place
     */
   def of[P](before: IndexedSeq[Option[P]], partitions: Int, now: Seq[P]): IndexedSeq[Option[P]] = {
     val share = math.ceil(partitions / now.size.toDouble)
@@ -39,7 +41,7 @@ object PreferredLocations {
     result.toIndexedSeq
   }
 
-  /** How much of each new partition each place has, as a share of all keys by a common measure. */
+  /** How much of each new partition each place has, as a share of all keys in a common unit. */
   private def parts[P](before: IndexedSeq[Option[P]], partitions: Int): IndexedSeq[(Int, P, Long)] =
     (0 until partitions).flatMap { partition =>
       val (from, until) = (partition.toLong * before.size, (partition + 1L) * before.size)

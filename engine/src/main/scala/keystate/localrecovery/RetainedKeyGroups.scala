@@ -8,13 +8,13 @@ import scala.collection.mutable
 import keystate.backend.{GroupEntries, StateFamily}
 import keystate.version.{FileSource, InlineSource, Manifest, Run}
 
-/** Entries in memory that stores have left behind, by key group, until somebody recovers or forgets
-  * them. When memory is short they go sooner.
+/** Entries in memory that closed stores have left, by key group, until a store recovers or drops
+  * them. When memory is short they are dropped sooner.
   *
-  * Why they are what a load would give: the entries of a group follow from the group's runs, and a
-  * run never changes. So they are given to a version that lists the same runs for the group, in the
-  * same order, and to no other: whatever its number and its partitioning are, and whether the store
-  * that left them had committed more than the query did.
+  * Why they equal the result of a load: a group's entries follow from the group's runs, and a run
+  * never changes. So they are used for a version that lists the same runs for the group, in the
+  * same order, and for no other. The version's number and partitioning do not matter, nor whether
+  * the closed store had committed more than the query did.
   *
   * Any thread may use it.
   */
@@ -23,12 +23,12 @@ final class RetainedKeyGroups {
 
   private var retained = Map.empty[String, Vector[Retained]]
 
-  /** Keeps entries. Returns what forgets those of them that are still there.
+  /** Keeps entries. Returns a function that drops those that are still here.
     *
     * @param place
-    *   of the state: paths of run files are relative to it
+    *   the folder of the state: paths of run files are relative to it
     * @param manifest
-    *   of the version that they are the entries of
+    *   the version of the entries
     */
   def retain(
       place: String,
@@ -66,7 +66,9 @@ private object RetainedKeyGroups {
   ) {
     def isEmpty: Boolean = Option(kept.get).forall(_.isEmpty)
 
-    /** What is of use for another version. The rest of its groups is of use to nobody. */
+    /** Removes and returns the entries that another version can use. The rest of its groups is
+      * dropped.
+      */
     def take(other: Manifest): Map[(Int, Int), GroupEntries] =
       Option(kept.get).filter(_ => mayHave(other)).fold(Map.empty[(Int, Int), GroupEntries]) {
         entries =>
@@ -83,7 +85,7 @@ private object RetainedKeyGroups {
           taken.toMap
       }
 
-    /** Where keys go to partitions by hash, each partition has keys of all groups. */
+    /** With hash partitioning, each partition has keys of all groups. */
     private def mayHave(other: Manifest): Boolean = {
       val (own, its) = (manifest.partitioning, other.partitioning)
       own.groups.intersects(its.groups) &&
@@ -99,7 +101,7 @@ private object RetainedKeyGroups {
   private def runsOf(manifest: Manifest, group: Int): Seq[Run] =
     manifest.runs.filter(_.groups.contains(group))
 
-  // What may differ are the groups that the versions take from them.
+  // Only the groups that the versions take from the runs may differ.
   private def isSame(a: Run, b: Run): Boolean = a.bytes == b.bytes && a.crc32c == b.crc32c &&
     ((a.source, b.source) match {
       case (FileSource(path), FileSource(other)) => path == other

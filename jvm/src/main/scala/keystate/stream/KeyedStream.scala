@@ -20,8 +20,8 @@ import org.apache.spark.sql.keystate.jvm.{BroadcastData, InitialData, KeyBy, Sid
   * the other by the same subtask and share state. In a batch query state lasts as long as the
   * query.
   *
-  * `timeMode`, `maxParallelism`, `orderBy`, `lateOutput`, `onError` and `name` return a new stream with that
-  * setting.
+  * `timeMode`, `maxParallelism`, `orderBy`, `lateOutput`, `onError` and `name` return a new stream
+  * with that setting.
   */
 sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by: KeyBy[T])
     extends RowStream[T](data, by) {

@@ -10,22 +10,22 @@ import keystate.backend.{AdaptiveBackendFactory, KeyedStateBackend, StateBackend
 import keystate.config.Settings
 import keystate.errors.{KeystateErrors, NativeLibraryException}
 
-/** The backend that the setting calls `auto`. A store begins on the heap, unless it is known that it
-  * won't fit. When state has more than its share of the heap, the largest stores move to RocksDB, and
-  * back when there is room again.
+/** The backend `auto`. A store starts on the heap, unless it is known not to fit. When state
+  * exceeds its share of the heap, the largest stores move to RocksDB, and move back when there is
+  * room again.
   *
-  * Why a move is a load, not a copy of entries: the files of the version are there, each kind of
-  * backend reads what any other wrote, and the heap is free before RocksDB takes anything. A process
-  * that dies in between has changed nothing.
+  * Why a move is a load and not a copy of entries: the version's files exist, each kind of backend
+  * reads the files of any other, and the heap is free before RocksDB takes anything. A process that
+  * dies during the move has changed nothing.
   *
-  * Why the share is counted after each load and commit, and not when entries are put: what a
-  * transaction changes is on the heap with RocksDB too. The heap beyond the share is for that. What is
-  * loaded on demand counts from the load on, as all of it will take.
+  * Why the share is checked after each load and commit, and not at each put: a transaction's
+  * changes are on the heap with RocksDB too, and the heap beyond the share is for them. A version
+  * that is loaded on demand counts with its full size from the load on.
   *
   * @param heap
-  *   is told of the store
+  *   receives the store's size
   * @param maxHeap
-  *   how many bytes the JVM's heap can have
+  *   the maximum bytes of the JVM's heap
   */
 final class AutoStateBackendFactory private[keystate] (heap: HeapShare, maxHeap: () => Long)
     extends StateBackendFactory
@@ -35,9 +35,9 @@ final class AutoStateBackendFactory private[keystate] (heap: HeapShare, maxHeap:
   private val rocksDB = new RocksDBStateBackendFactory
   private var part = 0.0
   private var onHeap = true
-  // Whether RocksDB's library is there, as far as that was tried.
+  // Whether RocksDB's library is available; true until a try fails.
   private var canMove = true
-  // As the store was when it was on the heap last, or as the manifest said.
+  // As measured when the store was last on the heap, or as in the manifest.
   private var bytesPerEntry = 0L
 
   def this() = this(HeapShare.ofThisJvm, () => Runtime.getRuntime.maxMemory)
@@ -60,7 +60,7 @@ final class AutoStateBackendFactory private[keystate] (heap: HeapShare, maxHeap:
     }
   }
 
-  // Before most entries are loaded, those that are may be of states with smaller ones.
+  // Until most entries are loaded, the loaded ones may belong to states with smaller entries.
   override def entryBytes(backend: KeyedStateBackend, entries: Long): Option[Long] = backend match {
     case tables: HeapStateBackend if tables.entriesHeld > entries / 2 =>
       Some((tables.memoryUsed + tables.entriesHeld - 1) / tables.entriesHeld)

@@ -1,8 +1,7 @@
 package keystate.backend.auto
 
-/** What all stores of a JVM together have on its heap, and which of them are to move. Stores are told
-  * apart by reference. Where they are told different shares, the smallest counts. Any thread may use
-  * it.
+/** The heap use of all stores of a JVM, and the stores that should move. Stores are identified by
+  * reference. If stores pass different shares, the smallest counts. Any thread may use it.
   */
 private[keystate] final class HeapShare {
   import Placement._
@@ -10,9 +9,9 @@ private[keystate] final class HeapShare {
   private var placement = Placement[AnyRef]()
   private var shares = Map.empty[AnyRef, Long]
 
-  /** A store is about to be loaded, and will have so many bytes on the heap. Some: why it is not to
-    * begin there. Else they count already, so that stores that are loaded at once do not all begin
-    * there.
+  /** Announces that a store will be loaded with this many bytes on the heap. Returns a reason if
+    * the store must not start there. Otherwise the bytes count immediately, so that stores that are
+    * loaded at the same time do not all start there.
     */
   def expect(store: AnyRef, bytes: Long, share: Long): Option[String] = synchronized {
     val least = smallest(store, share)
@@ -47,7 +46,7 @@ private[keystate] final class HeapShare {
 
   def isEmpty: Boolean = synchronized(placement.stores.isEmpty && shares.isEmpty)
 
-  /** Whether the store is to move from where it is, and why. */
+  /** Whether the store should move to the other place, with the reason. */
   def move(store: AnyRef): Option[String] = synchronized {
     placement.stores.get(store).collect {
       case Store(Leaving, bytes) => tooLarge(bytes, shares.values.min)

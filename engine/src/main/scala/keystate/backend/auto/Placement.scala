@@ -1,24 +1,24 @@
 package keystate.backend.auto
 
-/** Where the stores of a JVM have their state, and which of them are to move: the arithmetic of
-  * [[HeapShare]]. Sizes are in bytes; `share` is how much of the heap state may take.
+/** The places of a JVM's stores, and the stores that should move: the arithmetic of [[HeapShare]].
+  * Sizes are in bytes; `share` is the part of the heap that state may take.
   *
-  *   - When the stores on the heap have more than the share, the largest ones are to leave, until
-  *     the others have no more than four fifths of it.
-  *   - A store comes back when with it less than half of the share would be taken.
+  *   - When the stores on the heap exceed the share, the largest ones should leave, until the
+  *     others take at most four fifths of it.
+  *   - A store comes back when, including it, less than half of the share would be taken.
   *
-  * In between nothing changes. So a store goes back and forth only if state shrinks to half and
-  * grows to double again.
+  * Between the two limits nothing changes. So a store moves back and forth only if state shrinks to
+  * half and grows to double again.
   */
 private[auto] final case class Placement[S](
     stores: Map[S, Placement.Store] = Map.empty[S, Nothing]
 ) {
   import Placement._
 
-  /** What is on the heap now. */
+  /** The bytes on the heap now. */
   def held: Long = bytesAt(Heap, Leaving)
 
-  /** What will be there when all have moved that are to. */
+  /** The bytes on the heap after all planned moves. */
   def planned: Long = bytesAt(Heap, Returning)
 
   def placeOf(store: S): Option[Place] = stores.get(store).map(_.place)
@@ -35,8 +35,9 @@ private[auto] final case class Placement[S](
     placed(store, if (others + bytes < share * ComesBack) Returning else RocksDB, bytes)
   }
 
-  /** Whether a store that will have so many bytes is not even to begin on the heap: the share would
-    * be exceeded, and it is one of the largest, which would leave. A small one goes on the heap.
+  /** Whether a store of this size should not even start on the heap: because the share would be
+    * exceeded, and the store is one of the largest, which would leave. A small store goes on the
+    * heap.
     */
   def beginsInRocksDB(store: S, bytes: Long, share: Long): Boolean = {
     val others = without(store)
@@ -45,7 +46,7 @@ private[auto] final case class Placement[S](
     bytes >= largest.fold(0.0)(_ * OneOfTheLargest)
   }
 
-  /** A store that is closed, or is loaded anew. */
+  /** Removes a store that is closed, or is loaded again. */
   def without(store: S): Placement[S] = Placement(stores - store)
 
   private def relieved(share: Long): Placement[S] = if (planned <= share) this
@@ -79,7 +80,7 @@ private[auto] object Placement {
   sealed trait Place
   case object Heap extends Place
 
-  /** On the heap, and to go into RocksDB. */
+  /** On the heap, and about to move to RocksDB. */
   case object Leaving extends Place
   case object RocksDB extends Place
 
@@ -87,7 +88,7 @@ private[auto] object Placement {
   case object Returning extends Place
 
   /** @param bytes
-    *   what it has on the heap, or would have
+    *   the store's bytes on the heap, now or after a move
     */
   final case class Store(place: Place, bytes: Long)
 }

@@ -11,7 +11,7 @@ import keystate.keygroup.KeyGroupRange
   *   one more than the number of the last group there can be
   */
 private[heap] final class AwaitedGroups(family: StateFamily, source: GroupSource, groups: Int) {
-  // By group, the piece that it is loaded with; null if it is not awaited.
+  // By group, the piece with which the group is loaded; null if the group is loaded.
   private val pieces = new Array[KeyGroupRange](groups)
   private var left = 0L
   private var piecesLeft = 0
@@ -28,10 +28,10 @@ private[heap] final class AwaitedGroups(family: StateFamily, source: GroupSource
 
   def has(group: Int): Boolean = pieces(group) != null
 
-  /** How many entries are not loaded. */
+  /** The number of entries that are not loaded. */
   def count: Long = left
 
-  /** How many of them are in this group. */
+  /** The number of entries of this group that are not loaded. */
   def count(group: Int): Long = if (has(group)) source.count(group) else 0
 
   /** The tables of all groups that are loaded together with this one, by group, as far as they have

@@ -2,8 +2,8 @@ package keystate.backend.heap
 
 import keystate.backend.{ChangeSink, EntryIterator, GroupSource, StateFamily}
 
-/** The entries of one family: a table for each key group, made with its first entry or when an
-  * entry of a group that is not loaded yet is asked for.
+/** The entries of one family: a table for each key group. The table is made with the group's first
+  * entry, or when an entry of a group that is not loaded yet is requested.
   */
 private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: Int) {
   private val groups =
@@ -48,10 +48,10 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
 
   private def tables: Iterator[KeyGroupTable] = groups.iterator.filter(_ != null)
 
-  /** The group's table, which is made if there is none.
+  /** The group's table; makes it if there is none.
     *
     * @param expected
-    *   for how many entries of a family and group to make room
+    *   the number of entries of a family and group to make room for
     */
   def madeTable(
       group: Int,
@@ -62,7 +62,7 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
     groups(group)
   }
 
-  /** Loads the entries of the source's groups when one of them is asked for. */
+  /** Loads the entries of the source's groups when one of the entries is requested. */
   def loadOnDemand(source: GroupSource): Unit = awaited =
     new AwaitedGroups(family, source, groups.length)
 
@@ -82,7 +82,7 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
     if (table == null && awaited != null) load(group) else table
   }
 
-  // Apart, so that `loadedTable`, which every access calls, stays small.
+  // A method of its own, so that `loadedTable`, which every access calls, stays small.
   private def load(group: Int): KeyGroupTable = {
     awaited.take(group).foreach { case (group, table) => groups(group) = table }
     if (awaited.isEmpty) awaited = null

@@ -100,7 +100,7 @@ final class HeapStateBackend(maxParallelism: Int)
 
   override def memoryUsed: Long = tables.all.map(_.bytes).sum
 
-  /** How many entries are on the heap: those that are not loaded yet are not. */
+  /** The number of entries on the heap, without entries that are not loaded yet. */
   private[backend] def entriesHeld: Long = tables.all.map(_.entriesHeld).sum
 
   override def writeChanges(sink: ChangeSink): Unit =

@@ -2,8 +2,8 @@ package keystate.backend.heap
 
 import keystate.backend.{ChangeSink, EntryIterator, GroupEntries, Layout}
 
-/** The entries of one key group of one family, and what the open transaction changed of them. One
-  * thread at a time. Arrays that are handed in or out must not be changed afterwards.
+/** The entries of one key group of one family, and the open transaction's changes of them. One
+  * thread at a time. Arrays that are passed in or returned must not be changed afterwards.
   */
 private[heap] abstract class KeyGroupTable extends GroupEntries {
 
@@ -12,8 +12,8 @@ private[heap] abstract class KeyGroupTable extends GroupEntries {
   def put(key: Array[Byte], value: Array[Byte]): Unit
   def remove(key: Array[Byte]): Unit
 
-  /** Like put, or remove where the value is null, but not a change. Key and value are parts of
-    * arrays, which are not kept.
+  /** Like put (or remove if the value is null), but not as a change. Key and value are parts of
+    * arrays, which the table does not keep.
     */
   def load(
       key: Array[Byte],
@@ -30,7 +30,7 @@ private[heap] abstract class KeyGroupTable extends GroupEntries {
     */
   def scan(start: Array[Byte], end: Array[Byte], reverse: Boolean): EntryIterator
 
-  /** How many entries there are. */
+  /** The number of entries. */
   def size: Int
 
   /** Estimate of the memory they take, in bytes. */
@@ -39,7 +39,7 @@ private[heap] abstract class KeyGroupTable extends GroupEntries {
   /** Hands out the changes in the order of the keys. */
   def writeChanges(family: Int, group: Int, sink: ChangeSink): Unit
 
-  /** How many entries the transaction has changed. */
+  /** The number of entries that the transaction has changed. */
   def changeCount: Int
 
   /** Ends the transaction and keeps its changes. */

@@ -4,17 +4,17 @@ import java.util.Arrays
 
 import keystate.backend.{BytesMap, ChangeSink, Entry, EntryIterator, KeySort}
 
-/** The entries of a point state: a hash table, by open addressing with linear probing, of addresses
-  * of records. Hashes are kept, so that growing and probing seldom look at a key. Deletion moves
-  * later slots of a probe sequence back.
+/** The entries of a point state: a hash table of addresses of records, with open addressing and
+  * linear probing. It stores the hashes, so that growing and probing seldom read a key. Deletion
+  * moves later slots of a probe sequence back.
   *
-  * The transaction's log lists the addresses of the records it changed, each with the value from
-  * before; null if there was none. The mark of such a record is its index in the log. A mark counts
+  * The transaction's log lists the addresses of the changed records, each with the previous value,
+  * or null if there was none. The mark of a changed record is its index in the log. A mark counts
   * only if the log has this record's address at that index, so marks need not be cleared. A record
   * that the transaction removed keeps its slot until the end of the transaction.
   *
   * @param expected
-  *   how many entries it will have: then it need not grow. 0 if that is not known
+  *   the expected number of entries, so that the table need not grow; 0 if it is not known
   */
 private[heap] final class PointTable(expected: Long) extends KeyGroupTable {
   import PointTable._
@@ -23,7 +23,7 @@ private[heap] final class PointTable(expected: Long) extends KeyGroupTable {
   private var slots = new Array[Long](capacityFor(expected))
   private var taken = 0
   private var records = new Records
-  // How many bytes of records no slot points to.
+  // The bytes of records to which no slot points.
   private var garbage = 0L
 
   private var count = 0
@@ -198,7 +198,7 @@ private[heap] final class PointTable(expected: Long) extends KeyGroupTable {
       ~find(key, keyStart, keyLength, hash)
     }
 
-  /** Gives a free slot the record at the address, which it returns. */
+  /** Puts the record's address into a free slot. Returns the address. */
   private def insert(slot: Int, hash: Int, address: Int): Int = {
     slots(slot) = slotValue(hash, address)
     taken += 1
@@ -312,8 +312,8 @@ private[heap] final class PointTable(expected: Long) extends KeyGroupTable {
       garbage = 0
     }
 
-  /** The entries that there are when the first one is asked for. One that is changed or removed
-    * before its turn may be shown as it was.
+  /** The entries at the time when the first one is requested. If an entry is changed or removed
+    * before its turn, the scan may return its old value.
     */
   private final class Scan extends EntryIterator {
     private var from: Records = _
@@ -346,7 +346,7 @@ private[heap] final class PointTable(expected: Long) extends KeyGroupTable {
 
 private[heap] object PointTable {
   private final val InitialCapacity = 8
-  // How many bytes of garbage are not worth a copy of the rest.
+  // Up to this many bytes, garbage is not worth a copy of the rest.
   private final val LittleGarbage = 1024
   private val NoAddresses = Array.emptyIntArray
   private val NoValues = new Array[Array[Byte]](0)
@@ -354,7 +354,7 @@ private[heap] object PointTable {
   // More room is made only once it is needed: a number in a file must not take all memory.
   private final val LargestExpected = 1L << 20
 
-  /** A power of two, of which so many entries fill at most four fifths. */
+  /** The power of two of which this number of entries fills at most four fifths. */
   private def capacityFor(entries: Long): Int = {
     val slots = Math.min(entries, LargestExpected).toInt / 4 * 5 + InitialCapacity
     Integer.highestOneBit(slots - 1) << 1

@@ -7,24 +7,24 @@ import java.util.Arrays
 import keystate.backend.BytePages.{offsetOf, padded}
 import keystate.backend.{BytePages, ChangeSink, Keys}
 
-/** Entries as bytes in pages: an entry's key and value lie next to each other, and the garbage
+/** Entries as bytes in pages: an entry's key and value are next to each other, and the garbage
   * collector has no objects to follow.
   *
   * {{{
   * record   [int32 mark][int32 key length][int32 value length][key][value], padded to 8 bytes
   * }}}
   *
-  * Numbers are little-endian; nothing of this is written to files. A record never moves and its
-  * space is not used for another one, so an address stays good. To win space back, the owner copies
-  * the records that it still needs into new `Records` and drops these. What the mark means is for
-  * the owner to say. A removed record keeps its value's length, as the complement.
+  * Numbers are little-endian; files never contain records. A record never moves and its space is
+  * not reused, so an address stays valid. To free space, the owner copies the records that it still
+  * needs into new `Records` and drops the old ones. The owner decides the meaning of the mark. A
+  * removed record keeps its value's length, as the complement.
   */
 private[heap] final class Records {
   import Records._
 
   private val pages = new BytePages
 
-  /** How many bytes all records take, with those that are no longer needed. */
+  /** The bytes of all records, including garbage. */
   def bytes: Long = pages.bytes
 
   /** Adds a record; returns its address. Throws IllegalStateException when it does not fit. */
@@ -69,7 +69,7 @@ private[heap] final class Records {
 
   def setMark(address: Int, mark: Int): Unit = ints.set(pageOf(address), offsetOf(address), mark)
 
-  /** Whether the record's key is this part of an array. */
+  /** Whether the record's key equals this part of an array. */
   def hasKey(address: Int, key: Array[Byte], keyStart: Int, keyLength: Int): Boolean = {
     val page = pageOf(address)
     val start = offsetOf(address) + Header
@@ -105,8 +105,8 @@ private[heap] final class Records {
     sink.add(family, group, page, start, keyLength, value, start + keyLength, length)
   }
 
-  /** Replaces the value in place, of a removed record too; false, and nothing done, if the value
-    * needs a record of another size.
+  /** Replaces the value in place, also that of a removed record. Returns false, and does nothing,
+    * if the value needs a record of another size.
     */
   def replace(address: Int, value: Array[Byte]): Boolean = {
     val page = pageOf(address)
@@ -118,14 +118,14 @@ private[heap] final class Records {
 
   def isRemoved(address: Int): Boolean = int(pageOf(address), offsetOf(address) + 8) < 0
 
-  /** Marks a record as removed, which it must not be yet. */
+  /** Marks a record as removed; it must not be removed already. */
   def remove(address: Int): Unit = {
     val page = pageOf(address)
     val length = offsetOf(address) + 8
     ints.set(page, length, ~int(page, length))
   }
 
-  /** How many bytes the record takes. */
+  /** The bytes of the record. */
   def size(address: Int): Int = {
     val page = pageOf(address)
     val at = offsetOf(address)
@@ -133,7 +133,7 @@ private[heap] final class Records {
     sizeOf(int(page, at + 4), if (length < 0) ~length else length)
   }
 
-  /** The keys of these records where they lie, without copies. */
+  /** The keys of these records, read in place without copies. */
   def keysAt(addresses: Array[Int]): Keys = new Keys {
     override def count: Int = addresses.length
     override def array(i: Int): Array[Byte] = pageOf(addresses(i))

@@ -106,9 +106,10 @@ private[heap] object SortedTable {
   private final class Changed(val before: Array[Byte], var now: Array[Byte])
 }
 
-/** A sorted map, and a hash table of what was put since something asked for a range in which that
-  * may be. Timers are so: most are put for later, and then all of a time are read and removed. To
-  * put them into the map in their order costs less than one by one.
+/** A sorted map, and a hash table of the entries that were put since the last range read that might
+  * contain them. Timers suit this: most are put for a later time, and then all timers of one time
+  * are read and removed. Adding entries to the map in sorted order costs less than adding them one
+  * by one.
   */
 private[heap] final class OrderedTable extends SortedTable {
   // No key is in both.

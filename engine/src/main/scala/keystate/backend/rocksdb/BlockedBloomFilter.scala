@@ -1,14 +1,14 @@
 package keystate.backend.rocksdb
 
-/** A set of hashes that may also seem to have others. It never seems not to have what was added.
+/** A set of hashes that can give false positives, but no false negatives.
   *
   * It is a blocked Bloom filter: all bits of a hash are in one small block, so that a lookup reads
   * memory in one place (F. Putze, P. Sanders, J. Singler: Cache-, Hash- and Space-Efficient Bloom
   * Filters, 2007). As in J. Apple's split block Bloom filters (2022), a hash has one bit in each
   * word of its block.
   *
-  * With as many hashes as its capacity it seems to have 2.7 % of all others. More may be added: with
-  * twice as many it is 16 %.
+  * Filled to its capacity it has 2.7 % false positives. It accepts more hashes: with twice its
+  * capacity it has 16 %.
   */
 private[rocksdb] final class BlockedBloomFilter(val capacity: Long) {
   import BlockedBloomFilter._
@@ -18,7 +18,7 @@ private[rocksdb] final class BlockedBloomFilter(val capacity: Long) {
 
   def bytes: Long = words.length * 8L
 
-  /** Adds a hash, all bits of which must be random. */
+  /** Adds a hash. All bits of the hash must be random. */
   def add(hash: Long): Unit = {
     val block = blockOf(hash)
     var word = 0

@@ -20,14 +20,14 @@ import keystate.backend.{Change, RunFile, RunFormat}
 import keystate.errors.LocalStorageException
 import keystate.files.LocalFolder
 
-/** The RocksDB of one store. It has the entries of the loaded version, with keys and marks as in
-  * runs. It is scratch: it has no write-ahead log, and its folder is deleted when it is closed. It
-  * is opened when it is first used.
+/** The RocksDB database of one store. It has the entries of the loaded version, with keys and marks
+  * as in runs. It is scratch space: it has no write-ahead log, and closing it deletes its folder.
+  * It is opened on first use.
   *
-  * After a rescale a run file can hold entries of key groups that its version does not take from
-  * it. They must not hide the entries of another run. So the groups are cut into segments. A
-  * segment is a column family of RocksDB with the files of its groups, and is only asked for its
-  * own groups. If there are no such files, there is one segment.
+  * After a rescale a run file can hold entries of key groups that do not belong to its version.
+  * These entries must not hide the entries of another run. So the groups are divided into segments.
+  * A segment is a RocksDB column family with the files of its groups, and reads of it ask only for
+  * its own groups. Without such files there is one segment.
   */
 private[rocksdb] final class Database(folder: File, config: RocksDBConfig) extends AutoCloseable {
   import Database._
@@ -38,7 +38,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   private val found = new NativeBuffer
   private val cursors = mutable.Set.empty[DatabaseCursor]
   private var closed = false
-  // Whether the last lookup found nothing; see `find`.
+  // Whether the last lookup found no entry; see `find`.
   private var missed = false
 
   NativeHandles.loadLibrary()
@@ -47,7 +47,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   private val recentMemory = handles.add(memory.recent.share())
   private val readOptions = handles.add(new ReadOptions)
   private val scanOptions = handles.add(new ReadOptions)
-  // It reads what no lookup may ask for.
+  // This iterator reads entries that no lookup may ask for.
   private val keyOptions = handles.add(new ReadOptions).setFillCache(false)
   private val writeOptions = handles.add(new WriteOptions).setDisableWAL(true)
   private var firstGroups = Seq(0)
@@ -96,10 +96,10 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     buffer.get(0) != RunFormat.Removed
   }
 
-  /** Copies a value into the buffer, as much of it as there is room for. Returns the value's
-    * length, or `NOT_FOUND`. `get` is the fastest for an entry that exists, but for one that does
-    * not it costs an exception in native code. Usually a lookup finds what the last one found:
-    * either all keys are new, or all are known. So after a miss `findInMemory` is used.
+  /** Copies a value into the buffer, up to the buffer's size. Returns the value's length, or
+    * `NOT_FOUND`. `get` is the fastest call for an existing entry, but a missing one costs an
+    * exception in native code. Lookups in a row usually have the same result: either all keys are
+    * new, or all exist. So after a miss the next lookup uses `findInMemory`.
     */
   private def find(family: Int, group: Int, entryKey: Array[Byte], into: ByteBuffer): Int = {
     val length =
@@ -109,7 +109,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     length
   }
 
-  /** Does what `find` does, but reads from disk only if memory does not tell. */
+  /** Does the same as `find`, but reads from disk only if memory does not have the answer. */
   private def findInMemory(
       family: Int,
       group: Int,
@@ -121,7 +121,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       db.keyMayExist(segment(group).handle, readOptions, key.key(family, group, entryKey), into)
     entry.exists match {
       case KeyMayExistEnum.kNotExist => RocksDB.NOT_FOUND
-      // Empty if RocksDB would have to read a file's index. What is stored is never empty: it has a
+      // Empty if RocksDB would have to read a file's index. A stored value is never empty: it has a
       // mark.
       case KeyMayExistEnum.kExistsWithValue if entry.valueLength > 0 => entry.valueLength
       case _ => read(family, group, entryKey, into.clear().limit(room))
@@ -157,11 +157,11 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
   def newFilter(family: Int): FamilyFilter =
     new FamilyFilter(filterMemory, readKeys(family, _)(_))
 
-  /** Where a family's recent entries are kept. */
+  /** Makes the container for a family's recent entries. */
   def newRecentEntries(): RecentEntries = new RecentEntries(recentMemory)
 
-  /** Hands over the keys of a family's group. Not those that are marked as removed: of these, which
-    * come with run files, there can be many more.
+  /** Passes on the keys of a family's group, without keys that are marked as removed: run files can
+    * contain many more of these.
     */
   private def readKeys(family: Int, group: Int)(take: Array[Byte] => Unit): Unit = {
     val iterator = db.newIterator(segment(group).handle, keyOptions)
@@ -204,8 +204,8 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     restored = files
   }
 
-  /** Takes over run files, oldest first. Their entries replace those that are already there.
-    * Afterwards the files are gone.
+  /** Takes over run files, oldest first. Their entries replace existing ones. Afterwards the files
+    * no longer exist.
     */
   def ingest(runs: Seq[RunFile]): Unit = onDisk {
     val options = new IngestExternalFileOptions
@@ -226,9 +226,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
     written()
   }
 
-  /** Stores changes. A removal leaves only a tombstone of RocksDB's own, which disappears by
-    * itself.
-    */
+  /** Stores changes. A removal leaves only a RocksDB tombstone, which compaction removes. */
   def write(changes: Iterator[Change]): Unit = if (changes.hasNext) onDisk {
     val batch = new WriteBatch
     try {
@@ -276,8 +274,8 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
 
   def isClosed: Boolean = closed
 
-  /** Says of what RocksDB could not write that the disk is to blame. It writes in the background
-    * too, so the error may come with a later change, which alone would have found room.
+  /** Reports RocksDB's failed writes as errors of the disk. RocksDB also writes in the background,
+    * so the error may come with a later change, for which alone there would have been room.
     */
   private def onDisk(write: => Unit): Unit =
     try write
@@ -327,16 +325,18 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       .setUseFsync(false)
       .setInfoLogLevel(InfoLogLevel.HEADER_LEVEL)
       .setStatsDumpPeriodSec(0)
-      // Nobody will read it. It could wait for compactions, which are then made for nothing.
+      // Nobody will read the data. Without this, closing could wait for compactions that serve
+      // nobody.
       .setAvoidFlushDuringShutdown(true)
       // A new database has no files that threads could open.
       .setMaxFileOpeningThreads(1)
-      // Else each database takes 4 MiB of disk for its list of files at once.
+      // Otherwise each database takes 4 MiB of disk for its list of files immediately.
       .setManifestPreallocationSize(ManifestBytes)
     families
       .setCompressionType(CompressionType.LZ4_COMPRESSION)
       .setWriteBufferSize(WriteBufferBytes)
-      // What an empty store takes of the shared memory. It is small, because there can be hundreds.
+      // The shared memory that an empty store takes. It is small, because there can be hundreds of
+      // stores.
       .setArenaBlockSize(ArenaBytes)
       // Files that are taken over may all be in level 0. Or with many of them the first commit would
       // wait until RocksDB has compacted the whole store.
@@ -344,7 +344,7 @@ private[rocksdb] final class Database(folder: File, config: RocksDBConfig) exten
       .setLevel0StopWritesTrigger(restored + StopFiles)
     config.predefined(dbOptions, families, tables)
     families.setTableFormatConfig(tables)
-    // All column families at once: adding one later is as expensive as opening the database.
+    // Opens all column families together: adding one later is as expensive as opening the database.
     val descriptors = firstGroups.map { group =>
       val name = if (group == 0) RocksDB.DEFAULT_COLUMN_FAMILY else s"from $group".getBytes
       new ColumnFamilyDescriptor(name, families)
@@ -384,9 +384,7 @@ private[rocksdb] object Database {
   private final val ManifestBytes = 64L << 10
   private final val HashTableRatio = 0.75
 
-  /** With how many files in level 0 RocksDB slows down writes, and makes them wait, if it is not told
-    * otherwise.
-    */
+  /** RocksDB's default numbers of files in level 0 at which it slows down and stops writes. */
   private final val SlowdownFiles = 20
   private final val StopFiles = 36
   private final val BatchBytes = 1L << 20

@@ -83,7 +83,7 @@ private[rocksdb] final class DatabaseCursor(
     buffer.getInt(0) == prefix && Arrays.equals(entryKeyOf(buffer), entryKey)
   }
 
-  /** Whether it is at an entry of the group that comes before this key. */
+  /** Whether the cursor is at an entry of the group before this key. */
   private def isAtOneBefore(target: Array[Byte]): Boolean = iterator.isValid && {
     val stored = bytes(keyBuffer, iterator.key(_))
     val length = stored.limit() - RunFormat.PrefixLength
@@ -96,7 +96,7 @@ private[rocksdb] final class DatabaseCursor(
 
   private def step(): Unit = if (reverse) iterator.prev() else iterator.next()
 
-  /** Reads the entry that the iterator is at or, if that is a removal, the next one that exists. */
+  /** Reads the current entry or, if it is a removal, the next existing one. */
   private def read(): Unit = {
     var found = false
     while (!found)

@@ -11,9 +11,9 @@ import keystate.backend.{
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 
 /** The backend `rocksdb`: state in RocksDB, on local disk and in native memory that all stores of
-  * the JVM share. The heap holds only what the open transaction has changed, and filters of the keys
-  * in RocksDB. The changes become the next run. They go into RocksDB when they are committed, and
-  * are dropped by a rollback.
+  * the JVM share. The heap holds only the open transaction's changes, and filters of the keys in
+  * RocksDB. The changes become the next run. A commit writes them to RocksDB, and a rollback drops
+  * them.
   *
   * @param folder
   *   an empty folder, which is deleted on close
@@ -50,7 +50,7 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
   override def remove(family: Int, group: Int, key: Array[Byte]): Unit =
     tables(family).remove(group, key)
 
-  /** For single entries only. Versions are loaded by `restore`. */
+  /** Only for single entries. `restore` loads versions. */
   override def loader(expected: (Int, Int) => Long): ChangeSink = ChangeSink.ofChanges { change =>
     val existed = database.contains(change.family, change.group, change.key)
     database.write(Iterator.single(change))
@@ -159,13 +159,13 @@ final class EmbeddedRocksDBStateBackend private[rocksdb] (
         database.scan(entries.family.id, group, first, last, reverse)
       else entries.stored(group, first, last)
     val writes = database.writes
-    // What an iterator gives that was made before the last commit may not be there any more.
+    // An iterator from before the last commit may return entries that no longer exist.
     new MergedScan(stored, changes, reverse, () => checkOpen())(key =>
       if (database.writes == writes) entries.scanned(group, key)
     )
   }
 
-  /** Gives RocksDB all files that follow each other at once: it waits for the disk each time. */
+  /** Passes all consecutive files to RocksDB in one call, because each call waits for the disk. */
   @tailrec
   private def restore(runs: List[RestoredRun]): Unit = runs match {
     case Nil =>

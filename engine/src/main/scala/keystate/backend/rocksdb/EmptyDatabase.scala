@@ -8,14 +8,14 @@ import scala.collection.immutable.ListMap
 
 import keystate.errors.LocalStorageException
 
-/** What RocksDB writes to make a database. To open a copy of that takes half the time of making a
-  * database. Most of the time goes into files that are replaced at once, each of which RocksDB
-  * waits for until it is on disk.
+/** The files of a new, empty RocksDB database. Opening a copy of them takes half the time of making
+  * a database: RocksDB writes several files that it replaces soon after, and waits for the disk for
+  * each.
   */
 private[rocksdb] object EmptyDatabase {
   private final val Current = "CURRENT"
 
-  // By file name. From the first database that this JVM made; empty before that.
+  // The files' contents by name, from the first database that this JVM made; empty before that.
   @volatile private var files = ListMap.empty[String, Array[Byte]]
 
   /** Puts a copy into an empty folder, if there was a database to learn it from. */

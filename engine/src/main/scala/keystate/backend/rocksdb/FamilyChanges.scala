@@ -4,7 +4,7 @@ import java.util.Arrays
 
 import keystate.backend.{Change, Layout, StateFamily}
 
-/** What the open transaction has changed in one family, on top of the database. */
+/** The open transaction's changes in one family, on top of the database. */
 private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Database) {
   import FamilyChanges._
 
@@ -19,7 +19,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   private var noted = 0
   private var changedBytes = 0L
   private var notedBytes = 0L
-  // The entry that a scan gave last, or that was asked for last, and whether the database has it.
+  // The entry that a scan or lookup returned last, and whether the database has it.
   private var knownGroup = NoGroup
   private var knownKey: Array[Byte] = _
   private var knownExists = false
@@ -42,7 +42,7 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
   /** The number of bytes that the changes take on the heap. */
   def bytes: Long = changedBytes
 
-  /** Tells that a group has so many more entries in the database. */
+  /** Adds to the number of a group's entries in the database. */
   def restored(group: Int, count: Long): Unit = {
     filter.forget(group)
     recent.clear()
@@ -289,8 +289,8 @@ private[rocksdb] final class FamilyChanges(val family: StateFamily, database: Da
     changedBytes += key.length + (if (change.value == null) 0 else change.value.length) + Overhead
   }
 
-  /** Notes whether a key that was looked up exists. It is often written next, which then need not
-    * ask.
+  /** Notes whether a looked-up key exists. The key is often written next, and the write then needs
+    * no lookup.
     */
   private def note(group: Int, key: Array[Byte], present: Boolean): Unit =
     if (notesLookups && noted < MaxNotes) {
@@ -307,8 +307,9 @@ private[rocksdb] object FamilyChanges {
   /** The bytes that a change takes besides its key and value. */
   private final val Overhead = 90
 
-  /** The most keys that are noted: those that were read and not written since. It is more than a
-    * Python worker has before it returns their changes: those of the messages on the way.
+  /** The most keys with notes: keys that were read and not written since. The number exceeds the
+    * keys that a Python worker has before it returns their changes: the keys of the messages in
+    * flight.
     */
   private final val MaxNotes = 500000
 }

@@ -4,16 +4,16 @@ import java.util.Arrays
 
 import keystate.backend.{BytesMap, HeapBudget}
 
-/** Tells of most keys of a family that are not stored that they are not. It never does so of a key
-  * that is stored.
+/** Recognises most keys of a family that are not stored. It never excludes a stored key.
   *
-  * It knows the keys of a key group, or it does not and excludes nothing. To know them it has to
-  * read them all. It does so once lookups of keys that were not stored have cost as much as that,
-  * so it at most doubles what they cost; the lookups of all groups pay for one group after the
-  * other. Then all keys that get stored are added. Removed keys stay.
+  * For each key group the filter either has all stored keys, or excludes nothing. To fill the
+  * filter, all keys of the group must be read. That happens once lookups of missing keys have cost
+  * as much as this read would, so the filter at most doubles the cost of these lookups; the lookups
+  * of all groups pay for one group after the other. From then on every key that is stored is added.
+  * Removed keys stay in the filter.
   *
   * @param readKeys
-  *   hands over all stored keys of a group
+  *   passes on all stored keys of a group
   */
 private[keystate] final class FamilyFilter(
     memory: HeapBudget.Share,
@@ -21,7 +21,7 @@ private[keystate] final class FamilyFilter(
 ) {
   import FamilyFilter._
 
-  // By group. Null for those whose keys are not known.
+  // The filters by group; null for a group without a filter.
   private var filters = new Array[GrowingFilter](0)
   // The number of keys that lookups have paid for reading.
   private var paid = 0L
@@ -34,10 +34,10 @@ private[keystate] final class FamilyFilter(
     filter != null && !filter.mayHave(BytesMap.hash64(key, 0, key.length))
   }
 
-  /** Tells that a key was looked up that was not stored.
+  /** Reports a lookup of a key that was not stored.
     *
     * @param stored
-    *   how many keys of this group are
+    *   the number of stored keys in this group
     */
   def missed(group: Int, stored: Long): Unit = if (!knows(group)) {
     paid += 1
@@ -47,10 +47,10 @@ private[keystate] final class FamilyFilter(
     }
   }
 
-  /** Tells, before a key is stored, that it will be.
+  /** Adds a key before it is stored.
     *
     * @param live
-    *   how many keys of the group will be stored then
+    *   the number of stored keys in the group after that
     */
   def add(group: Int, key: Array[Byte], live: Long): Unit = {
     val filter = filterOf(group)
@@ -60,7 +60,7 @@ private[keystate] final class FamilyFilter(
     }
   }
 
-  /** Tells that keys of a group may be stored of which it is not told. */
+  /** Marks a group as incomplete: it may hold keys that were never added to this filter. */
   def forget(group: Int): Unit = if (knows(group)) {
     memory.giveBack(filters(group).bytes)
     filters(group) = null
@@ -89,7 +89,8 @@ private[keystate] final class FamilyFilter(
 
   private def makeRoom(group: Int, filter: GrowingFilter, live: Long): Unit =
     if (filter.size >= MaxDead * live || !filter.canGrow) {
-      // As many keys were added since, and so as many lookups spared, as are to be read again.
+      // At least as many keys were added since, and so as many lookups saved, as must be read
+      // again.
       forget(group)
       paid += live
     } else if (memory.take(BlockedBloomFilter.bytesFor(filter.capacity))) filter.grow()
@@ -99,14 +100,16 @@ private[keystate] final class FamilyFilter(
 
 private object FamilyFilter {
 
-  /** With fewer keys a group is as quickly asked, and the objects take more than the bits. */
+  /** Below this number of keys a lookup is as fast without a filter, and the filter's objects take
+    * more memory than its bits.
+    */
   private final val MinKeys = 64
 
-  /** It is made anew where it has so many times the keys that are stored. */
+  /** A filter is rebuilt when it has this many times the number of stored keys. */
   private final val MaxDead = 2
 
-  /** Up to as much again, from group to group another part of it, so that not all groups of a store
-    * grow in the same batch.
+  /** The count plus up to 100 %, a different share for each group, so that the filters of a store's
+    * groups do not all grow in the same batch.
     */
   private def spread(group: Int, stored: Long): Long =
     stored * (group * 0x9e3779b9 >>> 16) >>> 16

@@ -2,41 +2,41 @@ package keystate.backend.rocksdb
 
 import keystate.backend.{BytesMap, KeySort, Layout}
 
-/** What the open transaction did to an entry: `value` is the new value, or null if it was removed.
-  * `existed` says whether the database has the entry.
+/** The open transaction's change of an entry: `value` is the new value, or null if the entry was
+  * removed. `existed` says whether the database has the entry.
   */
 private[rocksdb] final class PendingChange(var value: Array[Byte], val existed: Boolean)
 
 private[rocksdb] object PendingChange {
 
-  /** These stand in place of a change for an entry that was looked up and not changed. */
+  /** These two mark an entry that was looked up and not changed. */
   val Present = new PendingChange(null, true)
   val Absent = new PendingChange(null, false)
 
   def isChange(change: PendingChange): Boolean =
     change != null && (change ne Present) && (change ne Absent)
 
-  /** Whether it makes an entry that the database does not have. */
+  /** Whether the change adds an entry that the database does not have. */
   def isNew(change: PendingChange): Boolean = change.value != null && !change.existed
 }
 
 /** The open transaction's changes to one key group of one family. */
 private[rocksdb] abstract class GroupChanges {
 
-  /** How many more entries the group has with these changes than without. */
+  /** The number of entries that these changes add to the group, less those that they remove. */
   var added = 0L
 
   /** An entry's change. `Present` or `Absent` if only that is known. Null if nothing is known. */
   def get(key: Array[Byte]): PendingChange
   def put(key: Array[Byte], change: PendingChange): Unit
 
-  /** Forgets a change, or what is known of the entry. */
+  /** Drops a change or a note about an entry. */
   def remove(key: Array[Byte]): Unit
 
   /** Gives each key to `f` that the database does not have and will have. */
   def foreachNew(f: Array[Byte] => Unit): Unit
 
-  /** The changes in a range, in the order in which they are read. Changes may be made meanwhile. */
+  /** The changes in a range, in reading order. Changes may be made meanwhile. */
   def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor
 
   /** All changes with their keys sorted. None may be made meanwhile. */
@@ -78,7 +78,7 @@ private[rocksdb] final class HashedChanges extends GroupChanges {
   override def foreachNew(f: Array[Byte] => Unit): Unit =
     changes.foreach((key, change) => if (PendingChange.isNew(change)) f(key))
 
-  /** Those that there are now. Takes no bounds. */
+  /** The changes at the time of the call. Takes no bounds. */
   override def range(start: Array[Byte], end: Array[Byte], reverse: Boolean): ChangesCursor = {
     require(start == null && end == null && !reverse, "a point state has no order to scan in")
     all
@@ -87,7 +87,7 @@ private[rocksdb] final class HashedChanges extends GroupChanges {
   override def all: ChangesCursor = KeysCursor.ofChanges(changes, get(_))
 }
 
-/** Goes through the first `count` keys, which are sorted. Changes may be made meanwhile. */
+/** Iterates the first `count` keys, which are sorted. Changes may be made meanwhile. */
 private[rocksdb] final class KeysCursor(
     keys: Array[Array[Byte]],
     count: Int,
@@ -97,7 +97,7 @@ private[rocksdb] final class KeysCursor(
   override def key: Array[Byte] = if (i < count) keys(i) else null
   override def change: PendingChange = {
     val change = get(keys(i))
-    // It was made in this transaction, and has been removed since.
+    // The key was added in this transaction, and has been removed since.
     if (change == null) PendingChange.Absent else change
   }
   override def advance(): Unit = i += 1
@@ -105,10 +105,10 @@ private[rocksdb] final class KeysCursor(
 
 private[rocksdb] object KeysCursor {
 
-  /** Those of the changes that there are now.
+  /** A cursor over the changes at the time of the call.
     *
     * @param get
-    *   finds what the change is by then
+    *   finds the change at the time when the cursor reaches its key
     */
   def ofChanges(changes: BytesMap[PendingChange], get: Array[Byte] => PendingChange): KeysCursor = {
     val keys = new Array[Array[Byte]](changes.size)

@@ -1,7 +1,7 @@
 package keystate.backend.rocksdb
 
-/** A filter that gets larger: layers of Bloom filters, the newest of which takes what is added. A
-  * lookup asks all of them.
+/** A filter that can grow: layers of Bloom filters. Additions go to the newest layer, and a lookup
+  * asks all layers.
   */
 private[rocksdb] final class GrowingFilter(firstCapacity: Long) {
   import GrowingFilter._
@@ -10,15 +10,15 @@ private[rocksdb] final class GrowingFilter(firstCapacity: Long) {
   private var added = 0L
   private var room = firstCapacity
 
-  /** How many hashes it is made for. */
+  /** The number of hashes it is sized for. */
   def capacity: Long = layers.map(_.capacity).sum
 
   def bytes: Long = layers.map(_.bytes).sum
 
-  /** How many hashes were added. */
+  /** The number of hashes added. */
   def size: Long = added
 
-  /** Whether `grow` or `overfill` must be called before the next is added. */
+  /** Whether `grow` or `overfill` must be called before the next addition. */
   def isFull: Boolean = added >= room
   def canGrow: Boolean = layers.length < MaxLayers
   def canOverfill: Boolean = room < capacity * MaxOverfill

@@ -7,11 +7,11 @@ import org.rocksdb.{ColumnFamilyHandle, ReadOptions, RocksDB, RocksDBException, 
 
 import keystate.backend.RunFormat
 
-/** Keys that are looked up in one call of RocksDB. It sorts them, and fetches the parts of filters
-  * for many of them at the same time, so a key takes about half as long as in a call of its own.
+/** Keys that are looked up in one call of RocksDB. The call sorts them, and reads the filters of
+  * many of them at the same time, so a key takes about half as long as in a single lookup.
   *
-  * Of RocksDB's calls for many keys only the one with byte buffers tells a read that failed from a
-  * key that is not there. The others give null for both, which would be wrong data.
+  * Of RocksDB's calls for many keys, only the one with byte buffers distinguishes a failed read
+  * from a missing key. The others return null for both, which would lead to wrong data.
   */
 private[rocksdb] final class KeyBatch {
   import KeyBatch._
@@ -45,8 +45,8 @@ private[rocksdb] final class KeyBatch {
     fits
   }
 
-  /** Sets the values of the keys, null where there is none, and forgets the keys. Values that are
-    * too long are left to `getLong`, which gets the index.
+  /** Sets the values of the keys, null for a missing key, and drops the keys. For a value that is
+    * too long it calls `getLong` with the index.
     */
   def get(db: RocksDB, options: ReadOptions, values: Array[Array[Byte]])(
       getLong: Int => Unit
@@ -77,7 +77,7 @@ private[rocksdb] final class KeyBatch {
     makeRoom(longest)
   }
 
-  /** Makes room for longer values in the next calls, which then have fewer keys. */
+  /** Makes room for longer values in later calls, which then take fewer keys. */
   private def makeRoom(length: Int): Unit =
     if (length > valueRoom && valueRoom < MaxValueRoom) {
       while (valueRoom < length && valueRoom < MaxValueRoom) valueRoom *= 2
@@ -92,13 +92,13 @@ private[rocksdb] object KeyBatch {
   private final val FirstValueRoom = 128
   private final val MaxValueRoom = 4096
 
-  /** With fewer keys a call for each is as fast. */
+  /** Below this number of keys, one call for each key is as fast. */
   final val MinKeys = 64
 
   // A thread looks into one store at a time. A store of its own would have it for hundreds of them.
   private val batches = ThreadLocal.withInitial[KeyBatch](() => new KeyBatch)
 
-  /** The thread's batch, which is empty. */
+  /** The current thread's batch, emptied. */
   def ofThread(): KeyBatch = {
     val batch = batches.get()
     batch.count = 0

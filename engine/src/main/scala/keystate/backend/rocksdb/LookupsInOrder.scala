@@ -4,18 +4,19 @@ import java.util.Arrays
 
 import scala.util.control.NonFatal
 
-/** Lookups that go through a family's entries in their order, as where a stream-stream join of
-  * Spark's removes what is too old: it scans the keys, and asks for the values of each in another
-  * family. A cursor beside them has the next entry for much less than a lookup.
+/** Lookups that follow the order of a family's entries. A stream-stream join of Spark makes them
+  * when it removes old rows: it scans the keys of one family, and looks up the values of each key
+  * in another. A cursor next to the lookups reaches the next entry for much less than a lookup
+  * costs.
   *
-  * It is opened after some lookups that went up without a step back, and closed when they step back
-  * or leave out more than a few entries. Each time this happens soon it takes longer until the next
-  * one is opened.
+  * The cursor is opened after some lookups in ascending order, and closed when a lookup steps back
+  * or skips more than a few entries. Each time a cursor is closed soon, the next one is opened
+  * later.
   *
   * @param scan
   *   a group's stored entries from a key on
   * @param writes
-  *   counts what was written: a cursor does not see what came after it
+  *   counts the writes: a cursor does not see later writes
   */
 private[rocksdb] final class LookupsInOrder(
     scan: (Int, Array[Byte]) => StoredCursor,
@@ -47,8 +48,8 @@ private[rocksdb] final class LookupsInOrder(
         if (cursor == null && inOrder > patience.enough) open(group, key)
         if (cursor == null) LookItUp else ask(key)
       } catch {
-        // Some entry can't be read. Whether it is this one the lookup tells. A cursor that has
-        // failed must not go on.
+        // Some entry can't be read. A lookup will find out whether it is this one. A failed cursor
+        // must not go on.
         case NonFatal(_) =>
           stop()
           patience.failed()
@@ -82,7 +83,7 @@ private[rocksdb] final class LookupsInOrder(
     }
   }
 
-  /** Where the cursor is; at its end it is behind all keys. */
+  /** Compares the cursor's position with a key; at its end the cursor is behind all keys. */
   private def compareTo(key: Array[Byte]): Int =
     if (cursor.key == null) 1 else Arrays.compareUnsigned(cursor.key, key)
 
@@ -107,11 +108,11 @@ private[rocksdb] final class LookupsInOrder(
 
 private[rocksdb] object LookupsInOrder {
 
-  /** Stands for a value that has to be looked up. */
+  /** Marks a value that needs a lookup. */
   val LookItUp = new Array[Byte](0)
 
   private final val FewestInOrder = 8
 
-  /** How many entries that nobody asks for cost as much as a lookup. */
+  /** How many skipped entries cost as much as a lookup. */
   private final val MostSteps = 4
 }

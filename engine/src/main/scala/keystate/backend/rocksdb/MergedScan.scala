@@ -8,7 +8,7 @@ import keystate.backend.{BytewiseOrder, Entry, EntryIterator}
   * key, the change counts.
   *
   * @param onGiven
-  *   is told of each entry of the database when it is given
+  *   receives each entry of the database when the scan returns it
   */
 private[rocksdb] final class MergedScan(
     stored: StoredCursor,

@@ -21,10 +21,10 @@ private[rocksdb] final class NativeBuffer {
   def key(family: Int, group: Int, key: Array[Byte]): ByteBuffer =
     NativeBuffer.putKey(cleared(RunFormat.PrefixLength + key.length), family, group, key)
 
-  /** The prefix of all keys of a family's group: it sorts before the first of them. */
+  /** The prefix of all keys of a family's group; it sorts before the first of these keys. */
   def prefix(prefix: Int): ByteBuffer = cleared(RunFormat.PrefixLength).putInt(prefix).flip()
 
-  /** A value, as runs and the database have it. Null stands for a removal. */
+  /** A value in the stored form of runs and the database. Null marks a removal. */
   def value(value: Array[Byte]): ByteBuffer =
     if (value == null) cleared(1).put(RunFormat.Removed).flip()
     else cleared(1 + value.length).put(RunFormat.Put).put(value).flip()

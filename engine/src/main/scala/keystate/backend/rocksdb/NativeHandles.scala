@@ -23,8 +23,8 @@ private[keystate] final class NativeHandles extends AutoCloseable {
 
 private[keystate] object NativeHandles {
 
-  // Tried once only: after a failure RocksDB can take a second try for one that waits for another
-  // thread.
+  // Tried only once: after a failure RocksDB can mistake a second try for one that waits for
+  // another thread.
   private lazy val failure: Option[NativeLibraryException] =
     try {
       RocksDB.loadLibrary()

@@ -6,12 +6,12 @@ import javax.management.{JMException, ObjectName}
 
 import org.slf4j.LoggerFactory
 
-/** Gives free native memory back to the operating system from time to time, until it is closed.
+/** Returns free native memory to the operating system from time to time, until it is closed.
   *
-  * The C library of Linux (glibc) keeps for each thread what that thread once had and freed. Blocks
-  * that come into the cache and go again in all threads so leave some 200 MB behind, whatever size
-  * the cache has. The JVM can tell glibc to give them back, by a command that newer JDKs have
-  * (17.0.15 does). Where there is no such command, nothing is done.
+  * The C library of Linux (glibc) keeps freed memory for each thread. Cache blocks that all threads
+  * allocate and free leave some 200 MB behind, whatever the size of the cache. Newer JDKs (17.0.15
+  * is one) have a command that makes glibc return this memory. Without that command this class does
+  * nothing.
   */
 private[rocksdb] final class NativeTrim extends AutoCloseable {
   import NativeTrim._
@@ -35,7 +35,8 @@ private[rocksdb] object NativeTrim {
   private val Commands = new ObjectName("com.sun.management:type=DiagnosticCommand")
   private val log = LoggerFactory.getLogger(classOf[NativeTrim])
 
-  /** What the JVM says of it. While it works, which takes some 10 ms, no garbage collection begins.
+  /** The JVM's output. While the command runs, which takes some 10 ms, no garbage collection
+    * begins.
     */
   def trim(): String =
     try

@@ -1,14 +1,14 @@
 package keystate.backend.rocksdb
 
-/** How many keys must be asked for in their order before a cursor is opened: the more, the more
-  * often one was not worth it.
+/** How many keys must be looked up in order before a cursor is opened. The number rises each time a
+  * cursor did not pay off.
   */
 private[rocksdb] final class Patience(fewest: Int) {
   import Patience._
 
   private var most = fewest
 
-  /** How many must have come in order. */
+  /** The number of keys that must come in order. */
   def enough: Int = most
 
   /** A cursor was closed after so many answers. */
@@ -22,6 +22,6 @@ private[rocksdb] final class Patience(fewest: Int) {
 private object Patience {
   private final val Longest = 1024
 
-  /** After how many answers a cursor was worth it: opening one costs some lookups. */
+  /** The number of answers after which a cursor has paid off: opening one costs some lookups. */
   private final val Worth = 16
 }

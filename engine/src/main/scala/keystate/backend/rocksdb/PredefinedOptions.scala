@@ -2,8 +2,8 @@ package keystate.backend.rocksdb
 
 import org.rocksdb.{BlockBasedTableConfig, ColumnFamilyOptions, DBOptions}
 
-/** Tuning for kinds of disks. The names, and what they set, are those of Flink's predefined
-  * options. Only the size of the block cache is not set: the shared memory decides that.
+/** Tuning for kinds of disks. Names and values are those of Flink's predefined options. Only the
+  * size of the block cache is not set, because the shared memory decides it.
   */
 private[rocksdb] final class PredefinedOptions private (
     val name: String,

@@ -2,14 +2,16 @@ package keystate.backend.rocksdb
 
 import keystate.backend.HeapBudget
 
-/** What the last two transactions that changed a family wrote: on the heap, where a lookup takes a
-  * tenth of what it takes in RocksDB. What is written is often read in the next micro-batch.
+/** The entries that the last two transactions with changes to a family wrote. They are on the heap,
+  * where a lookup takes a tenth of the time that it takes in RocksDB. Written entries are often
+  * read in the next micro-batch.
   *
-  * The two are in the database too, so one of them can be dropped at any time: the older one when
-  * there is a newer one or when memory is short. The newer one counts where both have an entry.
+  * Both transactions' entries are in the database too, so a transaction's entries can be dropped at
+  * any time: the older transaction's when there is a newer one or when memory is short. If both
+  * have an entry, the newer one counts.
   *
   * @param memory
-  *   what the store may take for it
+  *   the store's share of the memory for recent entries
   */
 private[rocksdb] final class RecentEntries(memory: HeapBudget.Share) {
   import RecentEntries.Written
@@ -17,7 +19,7 @@ private[rocksdb] final class RecentEntries(memory: HeapBudget.Share) {
   private var newer = Written.Nothing
   private var older = Written.Nothing
 
-  /** What was written to an entry. Null if that is not known any more. */
+  /** The last write to an entry. Null if it is no longer known. */
   def get(group: Int, key: Array[Byte]): PendingChange =
     if (newer.isEmpty) null
     else {
@@ -25,7 +27,7 @@ private[rocksdb] final class RecentEntries(memory: HeapBudget.Share) {
       if (change != null || older.isEmpty) change else older.get(group, key)
     }
 
-  /** Takes over the changes of a transaction, by group, which take so many bytes. */
+  /** Takes over a transaction's changes, by group, with their size in bytes. */
   def add(changes: Array[GroupChanges], bytes: Long): Unit = {
     drop(older)
     older = newer
@@ -36,7 +38,7 @@ private[rocksdb] final class RecentEntries(memory: HeapBudget.Share) {
       older = Written.Nothing
       fits = memory.take(bytes)
     }
-    // Without the newest, the older ones would tell what was true before: they are gone by now.
+    // If the newest changes do not fit, the older ones must go too, because they would be outdated.
     if (fits) newer = new Written(changes, bytes)
   }
 

@@ -24,10 +24,10 @@ object RocksDBConfig {
 
   private val known = Set(Predefined, MemoryMB, WriteBufferRatio)
 
-  /** Reads the settings from a backend's options. Throws if one is unknown or not allowed.
+  /** Reads the settings from a backend's options. Throws for an unknown or invalid option.
     *
     * @param prefix
-    *   what the options' full names begin with, for messages
+    *   the start of the options' full names, for messages
     */
   def parse(options: Map[String, String], prefix: String): RocksDBConfig = {
     options.keys.find(!known.contains(_)).foreach { name =>

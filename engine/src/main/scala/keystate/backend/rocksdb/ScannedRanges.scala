@@ -4,10 +4,10 @@ import java.util.Arrays
 
 import keystate.backend.BytewiseOrder
 
-/** What the last short scans of a family found in the database: in the open transaction it stays
-  * true, as changes go into the database with the commit. So a range that is scanned again, and an
-  * entry of it that is written next, need not be looked up. Spark's session windows do both for
-  * each key, with other keys between: as far as that, the last few ranges are known.
+/** The results of a family's last short scans of the database. They stay true in the open
+  * transaction, because changes go into the database only with the commit. So scanning a range
+  * again, and then writing one of its entries, needs no lookup. Spark's session windows do both for
+  * each key, with a few other keys in between, so the last few ranges are kept.
   */
 private[rocksdb] final class ScannedRanges {
   import ScannedRanges._
@@ -15,7 +15,7 @@ private[rocksdb] final class ScannedRanges {
   private val ranges = new Array[StoredRange](MaxRanges)
   private var next = 0
   private var isEmpty = true
-  // How often it was cleared: a scan that began before tells nothing any more.
+  // How often it was cleared: a scan that began before the last clearing no longer counts.
   private var clears = 0L
 
   def clear(): Unit = {
@@ -34,7 +34,7 @@ private[rocksdb] final class ScannedRanges {
     if (range == null) null else range.cursor
   }
 
-  /** Whether the database has an entry. */
+  /** Whether the database has an entry; see the result's constants. */
   def has(group: Int, key: Array[Byte]): Int = {
     val range = find(known =>
       known.group == group && BytewiseOrder.comparator.compare(known.start, key) <= 0 &&
@@ -52,7 +52,7 @@ private[rocksdb] final class ScannedRanges {
     isEmpty = false
   }
 
-  /** The same entries, of which note is taken if there are few. */
+  /** The same entries; if they are few, they are noted while they are read. */
   def noting(cursor: StoredCursor, group: Int, start: Array[Byte], end: Array[Byte]): StoredCursor =
     new NotingCursor(cursor, group, start, end)
 

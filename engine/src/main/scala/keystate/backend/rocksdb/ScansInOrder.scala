@@ -5,20 +5,19 @@ import java.util.Arrays
 import scala.collection.mutable
 import scala.util.control.NonFatal
 
-/** Short scans that go through each group in the order of its keys, with scans of other groups
-  * between. They do so where rows come sorted by their keys: Spark's session windows read the
-  * sessions of each key. A cursor for each group goes along, and has the next entries for much less
-  * than a seek.
+/** Short scans that go through each group in key order, with scans of other groups in between.
+  * Spark's session windows make such scans when rows are sorted by key: they read the sessions of
+  * each key. A cursor for each group follows the scans, and reaches the next entries for much less
+  * than a seek costs.
   *
-  * A group's cursor is opened after some scans that went up without a step back, and closed when
-  * they step back or have many entries. Each time this happens soon it takes longer until the next
-  * one is opened. Scans of beginnings of different lengths are in orders of their own: keys that
-  * begin with their length are.
+  * A group's cursor is opened after some scans in ascending order, and closed when a scan steps
+  * back or has many entries. Each time a cursor is closed soon, the next one is opened later. Scans
+  * of prefixes of different lengths are ordered separately, because keys start with their length.
   *
   * @param scan
   *   a group's stored entries from a key on
   * @param writes
-  *   counts what was written: a cursor does not see what came after it
+  *   counts the writes: a cursor does not see later writes
   */
 private[rocksdb] final class ScansInOrder(
     scan: (Int, Array[Byte]) => ForwardCursor,
@@ -40,8 +39,8 @@ private[rocksdb] final class ScansInOrder(
     else
       try walk.find(group, start, end)
       catch {
-        // Some entry can't be read. Whether it is one of these the caller's own scan tells. A
-        // cursor that has failed must not go on.
+        // Some entry can't be read. The caller's own scan will find out whether it is one of these.
+        // A failed cursor must not go on.
         case NonFatal(_) =>
           walk.failed()
           null
@@ -72,7 +71,7 @@ private[rocksdb] final class ScansInOrder(
     // The cursor is at the first entry from here on, or beyond.
     private var readUntil: Array[Byte] = _
     private var answered = 0
-    // How often the next range was too far away for steps, less how often it was not.
+    // How often the next range was too far away for steps, minus how often it was not.
     private var tooFar = 0
 
     def find(group: Int, start: Array[Byte], end: Array[Byte]): StoredRange = {
@@ -100,7 +99,7 @@ private[rocksdb] final class ScansInOrder(
       answered = 0
     }
 
-    /** Whether the cursor has passed entries of a range that begins here. */
+    /** Whether the cursor has passed entries of a range with this start. */
     private def isBehind(start: Array[Byte]) = Arrays.compareUnsigned(start, readUntil) < 0
 
     private def stop(): Unit = {
@@ -110,7 +109,7 @@ private[rocksdb] final class ScansInOrder(
     }
 
     private def read(group: Int, start: Array[Byte], end: Array[Byte]): StoredRange = {
-      // Where ranges are far from each other, steps are tried for one in some only.
+      // If ranges are far apart, steps are tried only for some of them.
       val steps = if (tooFar < Sparse || answered % Sparse == 0) MostSteps else 0
       if (cursor.goOnTo(start, steps)) tooFar = Math.max(0, tooFar - 1)
       else if (steps > 0) tooFar = Math.min(Sparse, tooFar + 1)
@@ -136,10 +135,10 @@ private[rocksdb] final class ScansInOrder(
 private[rocksdb] object ScansInOrder {
   private final val FewestInOrder = 4
 
-  /** How many entries that nobody asks for cost as much as a seek. */
+  /** How many skipped entries cost as much as a seek. */
   private final val MostSteps = 16
 
-  /** After how many ranges that were far away seeks are used at once. */
+  /** After this many ranges that were far away, seeks are used immediately. */
   private final val Sparse = 8
 
   /** Each open cursor holds a block of each file. */

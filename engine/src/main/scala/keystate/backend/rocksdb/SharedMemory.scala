@@ -6,9 +6,9 @@ import org.slf4j.LoggerFactory
 import keystate.backend.HeapBudget
 
 /** The memory that all stores of a JVM share. It has one block cache, which also holds RocksDB's
-  * indexes and filters, one budget for write buffers, which is part of the cache's, and two on the
-  * heap: for the filters of new keys and for recent entries. It exists as long as a store has it
-  * open. For that long the sizes of the first store hold.
+  * indexes and filters; one budget for write buffers, which is part of the cache's; and two budgets
+  * on the heap: for the filters of new keys and for recent entries. It exists while any store has
+  * it open, with the sizes of the first store.
   */
 private[keystate] final class SharedMemory private (private[rocksdb] val size: RocksDBConfig)
     extends AutoCloseable {
@@ -25,8 +25,8 @@ private[keystate] final class SharedMemory private (private[rocksdb] val size: R
   // Not a part of the memory: it is there to spare calls into it. As large as the filters' share.
   val recent = new HeapBudget(filterBytes)
 
-  // An eighth of the memory is left for what is not in the cache: buffers of compactions, and what
-  // the C library takes beyond what it is asked for.
+  // An eighth of the memory stays free for other uses: buffers of compactions, and the C library's
+  // overhead.
   private val cacheBytes = size.memoryBytes / 8 * 7 - filterBytes
 
   // A lookup asks a filter of each file that may have the key, so the time to find a block in the
@@ -55,7 +55,7 @@ object SharedMemory {
   private val log = LoggerFactory.getLogger(classOf[SharedMemory])
   private var current: SharedMemory = _
 
-  /** Opens the shared memory for a store, which has to close it once. */
+  /** Opens the shared memory for a store, which must close it once. */
   private[rocksdb] def acquire(config: RocksDBConfig): SharedMemory = synchronized {
     if (current == null) current = new SharedMemory(config)
     else if (
@@ -77,12 +77,12 @@ object SharedMemory {
   private def shardBits(bytes: Long): Int =
     (63 - java.lang.Long.numberOfLeadingZeros(Math.max(bytes / ShardBytes, 1))).min(MaxShardBits)
 
-  /** Whether a store has it open. */
+  /** Whether any store has it open. */
   private[keystate] def isInUse: Boolean = synchronized(current != null)
 
-  /** How many bytes of native memory blocks, indexes, filters and write buffers take. */
+  /** The bytes of native memory used by blocks, indexes, filters and write buffers. */
   def usedBytes: Long = synchronized(if (current == null) 0 else current.cache.getUsage)
 
-  /** How many bytes they may take; 0 while no store has it open. */
+  /** The limit of `usedBytes`; 0 while no store has it open. */
   def limitBytes: Long = synchronized(if (current == null) 0 else current.cacheBytes)
 }

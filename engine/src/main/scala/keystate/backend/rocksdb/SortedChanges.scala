@@ -4,12 +4,12 @@ import java.util.{Arrays, NavigableMap, TreeMap}
 
 import keystate.backend.{BytesMap, BytewiseOrder, KeySort}
 
-/** The changes to a group of entries that have an order.
+/** The changes to a group of ordered entries.
   *
-  * They are in a hash table at first. Most of what asks for a range of them wants the entries of one
-  * key, which often has no changes yet: Spark's session windows read a key's sessions before they
-  * write them. So it is known with which bytes keys begin. Once there are changes in a range, or
-  * many ask for all, the changes move to a sorted map until the transaction ends.
+  * They start in a hash table. Most range reads want the entries of one key, which often has no
+  * changes yet: Spark's session windows read a key's sessions before they write them. So the table
+  * also knows the first bytes of the changed keys. Once a range contains changes, or many reads
+  * want all changes, the changes move to a sorted map until the transaction ends.
   */
 private[rocksdb] final class SortedChanges extends GroupChanges {
   import SortedChanges._
@@ -55,7 +55,9 @@ private[rocksdb] final class SortedChanges extends GroupChanges {
   override def all: ChangesCursor =
     if (sorted == null) KeysCursor.ofChanges(hashed, get(_)) else new SortedCursor(sorted)
 
-  /** Whether the range is of all keys that begin with some bytes, and no change has such a key. */
+  /** Whether the range consists of all keys with some prefix, and no change has a key with this
+    * prefix.
+    */
   private def isEmpty(start: Array[Byte], end: Array[Byte]): Boolean =
     start != null && end != null && Arrays.equals(BytewiseOrder.after(start), end) && {
       beginnings.find(_.length == start.length) match {
@@ -82,11 +84,11 @@ private[rocksdb] final class SortedChanges extends GroupChanges {
 
 private object SortedChanges {
 
-  /** With keys of so many lengths, the changes move to the sorted map at the next one. */
+  /** When keys have more different lengths than this, the changes move to the sorted map. */
   private final val MostLengths = 4
 
-  /** The first bytes of keys, as hashes of 64 bits. Where two were equal, a key that has no change
-    * would seem to have some, which costs time only. Of a change that is removed they stay.
+  /** The first bytes of keys, as hashes of 64 bits. If two hashes were equal, a key without changes
+    * would seem to have some, which only costs time. The hash stays when its change is removed.
     */
   private final class Beginnings(val length: Int) {
     private var slots = new Array[Long](16)
@@ -113,7 +115,7 @@ private object SortedChanges {
       if (hash == 0) 1 else hash
     }
 
-    /** Where the hash is or belongs. */
+    /** The slot where the hash is or belongs. */
     private def slotOf(hash: Long): Int = {
       val mask = slots.length - 1
       var slot = hash.toInt & mask

@@ -2,7 +2,7 @@ package keystate.backend.rocksdb
 
 import scala.collection.mutable
 
-/** The entries of the database in a range, all of them. */
+/** All entries of the database in a range. */
 private[rocksdb] final class StoredRange(
     val group: Int,
     val start: Array[Byte],

@@ -1,8 +1,8 @@
 package keystate.backend
 
-/** The backend `rocksdb`, which keeps state in RocksDB, and so more of it than fits into memory. It
-  * relies on the `rocksdbjni` that comes with Spark. Besides the database here are the changes of
-  * the open transaction, filters that know which keys are not stored, cursors that read with fewer
-  * lookups and seeks, and native memory. Not public.
+/** The backend `rocksdb`, which keeps state in RocksDB, and so can hold more state than memory. It
+  * uses the `rocksdbjni` of Spark. The package has the database, the open transaction's changes,
+  * filters that recognise missing keys, cursors that save lookups and seeks, and native memory. Not
+  * public.
   */
 package object rocksdb

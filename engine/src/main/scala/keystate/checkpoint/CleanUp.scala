@@ -7,21 +7,20 @@ import org.slf4j.LoggerFactory
 import keystate.files.{CheckpointStorage, StoreLocation, StoredFile}
 import keystate.version.{FileSource, PinnedVersions, References, ReferredFiles, Run, VersionFile}
 
-/** Deletes what no retained version needs.
+/** Deletes files that no retained version needs.
   *
-  * Version files go when enough newer versions exist and nobody pins them, see [[PinnedVersions]]. A
-  * run file goes when no remaining version file lists it and it is older than the oldest of these,
-  * by its version and by its time: a file that is newer can belong to a commit under way, or to a
-  * late attempt at a version that remains.
-  * Temporary files of writers that died go when they are that old. Files with other names are left
-  * alone. If any remaining version file cannot be read, no run file is deleted.
+  * A version file is deleted when enough newer versions exist and nobody pins it, see
+  * [[PinnedVersions]]. A run file is deleted when no remaining version file lists it and it is
+  * older than the oldest of these, by its version and by its time: a newer file can belong to a
+  * commit in progress, or to a late attempt at a version that remains. Temporary files of dead
+  * writers are deleted at the same age. Files with other names stay. If any remaining version file
+  * cannot be read, no run file is deleted.
   *
-  * Run files from before the last rescale may be in use by other partitions: the first partition
-  * deletes them for all, see [[SharedFiles]]. Those that another checkpoint lists stay, see
-  * [[References]].
+  * Other partitions may use run files from before the last rescale: the first partition deletes
+  * them for all, see [[SharedFiles]]. Files that another checkpoint lists stay, see [[References]].
   *
   * Few requests: the folder is listed only once enough versions have been committed since the last
-  * time. What a version lists is remembered where its file can't be replaced any more.
+  * time. The content of a version file is kept in memory once the file can no longer be replaced.
   */
 private[checkpoint] final class CleanUp(
     location: StoreLocation,
@@ -38,18 +37,20 @@ private[checkpoint] final class CleanUp(
   /** When the folder is to be listed next: the version that must have been committed. */
   private var nextVersion = 0L
 
-  /** What the versions list whose files stay as they are, by file name. */
+  /** The content of version files that can no longer change, by file name. */
   private var known = Map.empty[String, Listed]
 
-  /** Each path in these once: a version lists mostly what the one before it lists. */
+  /** One copy of each path in these: a version lists mostly the same paths as the version before.
+    */
   private val strings = mutable.HashMap.empty[String, String]
 
-  /** Deletes, once enough versions can go. Throws what reading a remaining version file throws.
+  /** Deletes files, once enough versions can be deleted. Throws the error of reading a remaining
+    * version file.
     *
     * @param version
-    *   the one that is loaded
+    *   the loaded version
     * @param inUse
-    *   runs that are needed though no version file may list them yet
+    *   runs that are needed although no version file may list them yet
     */
   def run(version: Long, inUse: Seq[Run]): Unit = if (version >= nextVersion) {
     val files = storage.list(location.folder)
@@ -57,10 +58,10 @@ private[checkpoint] final class CleanUp(
       VersionFile.parse(file.name).map { case (version, id) => (file, version, id) }
     }
     if (versions.nonEmpty) {
-      // Three versions more than asked for stay. The newest may be of a batch that the driver has
-      // not committed. And with format v1 a late attempt at the oldest version that must load needs
-      // the runs of the one before it, and what was merged during the commit of that one, which is
-      // younger than the version before it.
+      // Three versions more than configured stay. The newest may belong to a batch that the driver
+      // has not committed. And with format v1 a late attempt at the oldest loadable version needs
+      // the runs of the version before it, and any merge from the commit of that version, which is
+      // younger than the one before that.
       val newestVersion = versions.map(_._2).max
       val oldestUnpinned = newestVersion - settings.minVersionsToRetain - 2
       val newest = files.map(_.modified).max
@@ -95,9 +96,9 @@ private[checkpoint] final class CleanUp(
     }
   }
 
-  /** Reads a version file, or remembers it. With checkpoint format v1 a late attempt may still
-    * replace it by one of the same name. Then it is younger, by more than a file system's clock may
-    * leave out, if the one that was read had some age.
+  /** Reads a version file, or returns its known content. With checkpoint format v1 a late attempt
+    * may still replace the file by one of the same name. If the file had some age when it was read,
+    * its replacement is younger by more than the error of a file system's clock.
     */
   private def listedBy(file: StoredFile, version: Long, id: Option[String], newest: Long): Listed =
     known.get(file.name).filter(_.modified == file.modified).getOrElse {
@@ -122,13 +123,13 @@ private[checkpoint] final class CleanUp(
 
 private[checkpoint] object CleanUp {
 
-  /** After how long a file's time differs from that of one which replaces it. */
+  /** The age from which a file's time differs from that of its replacement. */
   private final val SettledMillis = 60000L
 
-  /** What a version file lists.
+  /** The content of a version file.
     *
     * @param isFinal
-    *   whether the file stays as it is as long as it has this time
+    *   whether the file can't change as long as it has this time
     */
   private final case class Listed(
       modified: Long,
@@ -138,7 +139,7 @@ private[checkpoint] object CleanUp {
       isFinal: Boolean
   )
 
-  /** Whether this is the name of a version, run, pin or reference file that is not complete. */
+  /** Whether this is the name of an incomplete version, run, pin or reference file. */
   def isTemporary(name: String): Boolean = CheckpointStorage.unfinished(name).exists { of =>
     VersionFile.parse(of).isDefined || RunFiles.versionOf(of).isDefined ||
     PinnedVersions.parse(of).isDefined || References.parse(of).isDefined

@@ -8,12 +8,12 @@ import keystate.files.Summed
 import keystate.keygroup.KeyGroupRange
 import keystate.version.{PlainRun, RunIndex, Section, UnpackedStream}
 
-/** What a version takes from a run, on this machine, to be read as often as needed. Closing it
-  * deletes its file.
+/** A version's part of a run, on this machine, which can be read repeatedly. Closing it deletes its
+  * file.
   */
 private[checkpoint] sealed trait LocalRun extends AutoCloseable {
 
-  /** Whether reading some groups costs no more than these, or hardly more. */
+  /** Whether reading only some groups costs about as much as their entries alone. */
   def isSplit: Boolean
 
   /** Hands over the entries of these families and groups, as far as they are taken from the run. */
@@ -32,13 +32,15 @@ private[checkpoint] final class LocalInlineRun(content: Array[Byte], taken: KeyG
   override def close(): Unit = ()
 }
 
-/** A run in a local file of whole sections, of which the checksums were right when it was fetched.
-  * They are looked at again before a section is read, which may be much later.
+/** A run in a local file of whole sections, whose checksums were right when the file was fetched.
+  * They are checked again before a section is read, which may be much later.
   *
   * @param fetched
-  *   where its sections are, if that is known; else the index at its end tells, if there is one
+  *   the positions of the sections, if they are known; else they are in the index at the file's
+  *   end,
+  *   if there is one
   * @param damaged
-  *   makes the error for a file that is not what was written
+  *   makes the error for a file that differs from what was written
   */
 private[checkpoint] final class LocalRunFile(
     file: File,

@@ -7,18 +7,18 @@ import keystate.keygroup.KeyGroupRange
 import keystate.version.{FileSource, InlineSource, Manifest, Run}
 
 /** Loads a version in pieces of some key groups each, when its backend asks for them. So a restart
-  * begins without reading every entry, and what is never asked for takes no memory.
+  * begins without reading every entry, and state that is never used takes no memory.
   *
-  * Its runs stay on this machine until all pieces are loaded or the backend is closed. States in
-  * order, as timers are, and the operator group are asked for in every micro-batch: these it loads
-  * at once.
+  * The version's runs stay on this machine until all pieces are loaded or the backend is closed.
+  * Every micro-batch reads ordered states, such as timers, and the operator group, so they are
+  * loaded immediately.
   *
   * @param pieceEntries
-  *   how many entries a piece has at least, if its state has as many
+  *   the minimum number of entries in a piece, if its state has as many
   * @param isThere
-  *   whether the backend has all entries of a family and key group already
+  *   whether the backend already has all entries of a family and key group
   * @param explained
-  *   makes a better error of what a backend throws at entries that its states can't have
+  *   makes a better error of the backend's error for entries that its states can't have
   */
 private[checkpoint] final class OnDemandLoad(
     manifest: Manifest,
@@ -30,8 +30,8 @@ private[checkpoint] final class OnDemandLoad(
   private var piecesLeft = 0
   private var failed = false
 
-  /** Whether a piece could not be loaded. Then a load of the same version begins anew, because only
-    * this machine's copy of a run may be damaged.
+  /** Whether a piece could not be loaded. Loading the same version again then reads all files
+    * again, because only this machine's copy of a run may be damaged.
     */
   def hasFailed: Boolean = failed
 
@@ -85,11 +85,11 @@ private[checkpoint] final class OnDemandLoad(
 
 private[checkpoint] object OnDemandLoad {
 
-  /** How many pieces a state has at most: a run without an index is read again for each. */
+  /** The most pieces of a state: a run without an index is read again for each. */
   final val MostPieces = 64
 
-  /** Whether any state of the version can be loaded so, from these of its runs. An SST file is not
-    * read in pieces.
+  /** Whether any state of the version can be loaded in this way, from these of its runs. An SST
+    * file can't be read in pieces.
     */
   def isPossible(manifest: Manifest, runs: Seq[Run]): Boolean =
     manifest.families.exists(canWait) && runs.forall(_.source match {

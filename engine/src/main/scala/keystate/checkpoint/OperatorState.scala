@@ -9,11 +9,11 @@ import keystate.files.{CheckpointStorage, LocalFolder, StoreLocation}
 import keystate.keygroup.KeyGroupRange
 import keystate.version.{EntryCounts, InlineRun, Manifest}
 
-/** What the function of one subtask has besides keyed state: lists. Whoever runs the function
-  * encodes their elements as text; nothing here looks into it. Kept as JSON in the family
+/** The operator state of one subtask's function: lists. The code that runs the function encodes
+  * their elements as text; this class does not parse them. Stored as JSON in the family
   * `$operator`, in the operator group:
   * {{{
-  *  { "batch": 7,                              the batch that it was made in
+  *  { "batch": 7,                              the batch that wrote the state
   *    "lists": [{ "name": "..", "union": false, "elements": ["..", ..] }] }
   * }}}
   */
@@ -26,12 +26,12 @@ final case class OperatorState(batch: Long, lists: Seq[OperatorList])
   */
 final case class OperatorList(name: String, union: Boolean, elements: Seq[String])
 
-/** What a subtask is restored with.
+/** The state that a subtask restores.
   *
   * @param own
-  *   what it had itself; lists that its function does not ask for stay so
+  *   the subtask's own state; lists that its function does not get stay unchanged
   * @param unions
-  *   of each union list that its function may ask for, the elements of all subtasks
+  *   for each union list that its function may get, the elements of all subtasks
   */
 final case class RestoredOperatorState(own: OperatorState, unions: Map[String, Seq[String]]) {
 
@@ -48,8 +48,8 @@ object OperatorState {
   /** The entry key of the state. */
   val StateKey: Array[Byte] = Array(0)
 
-  /** The entry key of a tag, which is new with every snapshot: by it a worker knows whether the
-    * function that it has is as in the snapshot. Empty after a rescale.
+  /** The entry key of a tag, which changes with every snapshot: a worker compares it to check
+    * whether its function has the state of the snapshot. Empty after a rescale.
     */
   val TagKey: Array[Byte] = Array(1)
 
@@ -82,14 +82,14 @@ object OperatorState {
     json.writeValueAsBytes(root)
   }
 
-  /** The state of each subtask after their number has changed to `parallelism`, as Flink's
-    * `RoundRobinOperatorStateRepartitioner` deals it out. The elements of a list stay in the order
-    * of the old subtasks and are dealt out as evenly as possible. If some subtasks get one more,
-    * these are the ones after those that got one more of the list before. Union lists need not be
-    * spread, for all subtasks' are read when one is restored; the first subtask keeps them.
+  /** The state of each subtask after their number has changed to `parallelism`, split as by Flink's
+    * `RoundRobinOperatorStateRepartitioner`. The elements of a list keep the order of the old
+    * subtasks and are split as evenly as possible. If some subtasks get one more element, they
+    * follow the subtasks that got one more of the previous list. Union lists need no split, because
+    * a restore reads the lists of all subtasks; the first subtask keeps them.
     *
     * @param old
-    *   of the old subtasks that have one, in their order
+    *   the states of the old subtasks that have one, in order
     */
   def redistribute(old: Seq[OperatorState], parallelism: Int): Seq[OperatorState] = {
     val names = old.flatMap(_.lists).map(list => (list.name, list.union)).distinct
@@ -117,7 +117,7 @@ object OperatorState {
 
   private def empty(name: String) = OperatorList(name, union = true, Nil)
 
-  /** The elements of some lists, of all subtasks. */
+  /** The elements of some lists, over all subtasks. */
   def collectAll(all: Seq[OperatorState], names: Set[String]): Map[String, Seq[String]] =
     names.map(name => name -> collect(all, name)).toMap
 
@@ -135,7 +135,7 @@ private[checkpoint] final class OperatorStates(storage: CheckpointStorage, local
     family(manifest).flatMap { family =>
       val group = manifest.partitioning.operatorGroup
       val files = new RunFiles(location, storage, local)
-      // Every batch writes it anew, so it is found in one of the newest runs.
+      // Every batch writes the state, so one of the newest runs has it.
       manifest.runs.reverseIterator
         .filter(_.groups.contains(group))
         .flatMap { run =>

@@ -8,14 +8,15 @@ import keystate.backend.{Change, ChangeSink, RunFormat, StateFamily}
 import keystate.files.{CheckpointStorage, Concurrently, LocalFolder, StoreLocation}
 import keystate.version.{EntryCounts, Manifest, Run, VersionFile, VersionFinder}
 
-/** Gives a committed version of a store another partitioning where keys go to partitions by hash modulo
-  * the number of partitions, and not by key group: the stores of Spark's own operators.
+/** Changes the number of partitions of a committed version when keys go to partitions by hash
+  * modulo that number, and not by key group: for the stores of Spark's own operators.
   *
-  * Where the new number divides the old one, whole partitions come together: a new one lists the
-  * runs of its old ones. They never speak of the same key, so their order does not matter. Else the
-  * state is rewritten. The steps are apart because tasks do the first two: `entries` of every old
-  * partition, `writeRun` for every new one, and at the end `writeVersions`. As with [[Rescaling]]
-  * the old files stay, and nothing names the new ones before the query's logs do.
+  * If the new number divides the old one, whole partitions are combined: a new partition lists the
+  * runs of its old ones. These runs never have a key in common, so their order does not matter.
+  * Otherwise the state is rewritten. The steps are separate because tasks do the first two:
+  * `entries` of every old partition, `writeRun` for every new one, and at the end `writeVersions`.
+  * As with [[Rescaling]] the old files stay, and the query's logs are the first to name the new
+  * ones.
   *
   * @param local
   *   for run files that are read or written
@@ -31,10 +32,10 @@ final class Repartitioning(
     asSst: Boolean
 ) {
 
-  /** An old partition's version, which must be in the partitioning of so many partitions.
+  /** An old partition's version, which must have been written for this number of partitions.
     *
     * @throws keystate.errors.MixedPartitionsException
-    *   it is in another one
+    *   it was written for another number
     */
   def manifest(partition: Int, id: Option[String], partitions: Int): Manifest =
     VersionFinder.readOf(storage, location(partition), version, id, partitions)
@@ -64,7 +65,7 @@ final class Repartitioning(
       PartitionState(Seq(run), counts.toMap)
     }
 
-  /** What each new partition has, if the state need not be rewritten; None if it must be.
+  /** The state of each new partition, if the state need not be rewritten; None if it must be.
     *
     * @param old
     *   the manifests of all old partitions
@@ -113,10 +114,10 @@ final class Repartitioning(
     }
   }
 
-  /** Writes the version file of a partition that begins with this state.
+  /** Writes the version file of a partition that starts with this state.
     *
     * @param empty
-    *   what it would say without any entry
+    *   the manifest for a partition without entries
     */
   def writeVersion(empty: Manifest, state: PartitionState): Unit = {
     val counts = empty.families.map { family =>
@@ -139,7 +140,7 @@ final case class PartitionState(runs: Seq[Run], counts: Map[(Int, Int), Long])
 
 object PartitionState {
 
-  /** What a partition without entries has. */
+  /** The state of a partition without entries. */
   val Empty: PartitionState = PartitionState(Nil, Map.empty)
 }
 

@@ -8,36 +8,37 @@ import keystate.files.{CheckpointStorage, Concurrently, LocalFolder, StoreLocati
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import keystate.version.{EntryCounts, Manifest, Partitioning, VersionFile, VersionFinder}
 
-/** Gives a committed version of a store another partitioning: the same state over another number of
+/** Changes the number of partitions of a committed version: the same state over another number of
   * partitions.
   *
-  * No keyed state is rewritten. Each new partition gets a version file that lists the runs of the
-  * old partitions whose key groups it takes over, each run narrowed to the groups of the partition
-  * it comes from. So runs of different partitions never speak of the same key, and their order does
-  * not matter. New partition i takes the operator group of old partition i mod n, and with it a
-  * copy of its broadcast state. Only operator state is read and dealt out anew, see
+  * No keyed state is rewritten. Each new partition gets a version file. It lists the runs of the
+  * old partitions whose key groups the new partition takes over, each run narrowed to the groups of
+  * its old partition. So runs of different partitions never have a key in common, and their order
+  * does not matter. New partition i takes the operator group of old partition i mod n, and with it
+  * a copy of its broadcast state. Only operator state is read and split again, see
   * [[OperatorState]].
   *
-  * The old version files stay as they are. With checkpoint format v2 the new ones have ids of their
-  * own. With v1 they are named `<version>_of<parallelism>.keystate`, and so are all later ones,
-  * lest a late attempt in the old partitioning replaces one of them. Until the query's logs name the new
-  * partitioning, the old one is what a restart finds; writing the new files again gives the same.
+  * The old version files stay unchanged. With checkpoint format v2 the new files have new ids. With
+  * v1 they are named `<version>_of<parallelism>.keystate`, and so are all later ones, so that a
+  * late attempt in the old partitioning can't replace one of them. Until the query's logs name the
+  * new partitioning, a restart finds the old one; writing the new files again gives the same
+  * result.
   */
 object Rescaling {
 
   /** Writes the new version files; returns their ids, by partition.
     *
     * @param ids
-    *   the ids of the old partitions' version files, as many as there are old partitions; each None
-    *   with checkpoint format v1
+    *   the ids of the old partitions' version files, one for each old partition; each None with
+    *   checkpoint format v1
     * @param parallelism
     *   the new number of partitions
     * @param newId
-    *   gives the id of a new version file; not called with format v1
+    *   makes the id of a new version file; not called with format v1
     * @param local
     *   for the run files that operator state is read from
     * @throws keystate.errors.MixedPartitionsException
-    *   the old partitions are not of one partitioning
+    *   the old partitions do not have one common partitioning
     * @throws keystate.errors.IncompatiblePartitionsException
     *   one state id stands for different states in them
     */
@@ -85,17 +86,18 @@ object Rescaling {
         manifestOf(partitioning(partition), old, common).copy(id = id),
         subtaskStates(partition)
       )
-      // With v1 a task that runs a pending batch again gives its file this name too.
+      // With v1 a task that runs a pending batch again gives its file the same name.
       if (id.isEmpty) VersionFile.replace(storage, location, manifest)
       else VersionFile.write(storage, location, manifest): Unit
       id
     }
   }
 
-  /** Writes version 0 for a new number of partitions. It is empty, and has no file as a rule: this is
-    * for a query of which nothing is committed, and whose first batch was begun with another number.
+  /** Writes version 0 for a new number of partitions. Version 0 is empty, and normally has no file:
+    * this one is for a query without a commit whose first batch was started with another number.
     * With checkpoint format v1 the first versions then have the new number in their names, see
-    * [[VersionedStore]]. Else a late attempt in the old partitioning would replace one of them.
+    * [[VersionedStore]]. Otherwise a late attempt in the old partitioning would replace one of
+    * them.
     */
   def runEmpty(
       storage: CheckpointStorage,
@@ -115,8 +117,8 @@ object Rescaling {
     ()
   }
 
-  /** The manifest of a new partition; `common` has what all new ones have. Operator state is not in
-    * it yet.
+  /** The manifest of a new partition, without operator state; `common` has the fields that all new
+    * manifests share.
     */
   private def manifestOf(
       partitioning: Partitioning,
@@ -172,7 +174,7 @@ object Rescaling {
     (ofGroups :+ partition % old.size).distinct.sorted.map(old)
   }
 
-  /** How many entries of a family a new partition has. */
+  /** The number of a family's entries in a new partition. */
   private def entryCounts(
       old: IndexedSeq[Manifest],
       family: Int,
@@ -202,13 +204,13 @@ object Rescaling {
       )
   }
 
-  /** Whether all partitions of a partitioning of so many have this version, and from one rescale. For
+  /** Whether all partitions of this partitioning have the version, and from one rescale. For
     * checkpoint format v1.
     *
-    * A pending version that was rescaled is replaced, one partition after the other, when its batch
-    * runs again. Between the two it is no version, for operator state is dealt out differently in
-    * them. If the batch is committed then, by a driver that had it before, the version in the old
-    * partitioning counts.
+    * When the batch of a rescaled pending version runs again, the partitions replace their files
+    * one after the other. While some are replaced and others not, the version is invalid, because
+    * operator state is split differently in them. If a driver that had the batch before commits it
+    * then, the version in the old partitioning counts.
     */
   def isComplete(
       storage: CheckpointStorage,
@@ -230,8 +232,8 @@ object Rescaling {
     }
   }
 
-  /** The partitionings in which the first partition has this version, as their numbers of partitions.
-    * Only in these can the version be complete. For checkpoint format v1.
+  /** The numbers of partitions with which the first partition has this version. The version can be
+    * complete only in these partitionings. For checkpoint format v1.
     */
   def partitionCounts(
       storage: CheckpointStorage,
@@ -251,8 +253,8 @@ object Rescaling {
       .distinct
   }
 
-  /** The families of all partitions together, by id. Throws IncompatiblePartitionsException where
-    * two partitions have different ones with one id; their properties may differ.
+  /** The families of all partitions together, by id. Throws IncompatiblePartitionsException if two
+    * partitions have different families with one id; the families' properties may differ.
     */
   private[checkpoint] def commonFamilies(
       operator: Long,

@@ -10,13 +10,13 @@ import keystate.version.{FileSource, Manifest, Run, RunMerge}
 /** Merges runs of a committed version in the background, so that the number of runs to load stays
   * small however long a query runs.
   *
-  * Committed versions are not touched. The merged run is a new file, which the next commit puts in
-  * the place of the runs that it was made of, if it still has them. Size-tiered: a run is merged
-  * with the newer ones once these together are nearly as large, so that each entry is written again
-  * a logarithmic number of times only.
+  * Committed versions do not change. The merged run is a new file. The next commit lists it instead
+  * of the merged runs, if the commit's version still has these. Size-tiered: a run is merged with
+  * the newer runs once these together are nearly as large, so that each entry is rewritten only a
+  * logarithmic number of times.
   *
-  * `run` and `cancel` may be called in any thread, `run` in one at a time; `applyTo` in that of the
-  * store.
+  * Any thread may call `run` and `cancel`, one thread at a time `run`; only the store's thread may
+  * call `applyTo`.
   */
 private[checkpoint] final class RunCompaction(files: RunFiles) {
   import RunCompaction._
@@ -24,13 +24,13 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
   /** A merge that waits for the next commit.
     *
     * @param run
-    *   None when nothing was left of the runs it replaces
+    *   None when no entry was left of the merged runs
     * @param families
-    *   those that it took entries of
+    *   the families whose entries it took
     * @param dropped
-    *   up to which timestamp it left out entries that had expired, by family
+    *   by family, the timestamp up to which it left out expired entries
     * @param ofAll
-    *   the version whose runs these were, if they were all that it had
+    *   the version of the merged runs, if they were all of its runs
     */
   private final class Merged(
       val workingCopy: AnyRef,
@@ -46,7 +46,7 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
   @volatile private var cancelled = false
   @volatile private var count = 0L
 
-  /** How many merges commits have taken over. */
+  /** The number of merges that commits have taken over. */
   def finished: Long = count
 
   /** The merged run that waits for the next commit; no version file lists it yet. */
@@ -55,14 +55,16 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
   /** Ends a merge that is running, and makes every later one do nothing. */
   def cancel(): Unit = cancelled = true
 
-  /** Merges runs of a version if some are worth it and no earlier merge waits.
+  /** Merges runs of a version if that pays off and no earlier merge waits.
     *
     * @param workingCopy
-    *   the backend that the version is loaded in: the merge is of use as long as that is the one
+    *   the backend that the version is loaded in: the merge can be used as long as this is the
+    *   store's
+    *   backend
     * @param writer
-    *   of files of the kind that this backend takes over
+    *   writes files of the kind that this backend takes over
     * @param wantsAll
-    *   whether to merge all runs, so that nothing is left of what was removed
+    *   whether to merge all runs, so that no removed entry is left in any file
     */
   def run(manifest: Manifest, workingCopy: AnyRef, writer: RunWriter, wantsAll: Boolean): Unit =
     if (merged == null && !cancelled) {
@@ -83,21 +85,21 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
           merged = new Merged(workingCopy, replaced, run, families, dropped, ofAll)
           log.info("Merged {} runs of version {} into {}", replaced.size, manifest.version, run)
         } catch {
-          // Who cancels it may be closing the store, and take away the local files that it uses.
+          // The caller of `cancel` may be closing the store, and delete the local files in use.
           case NonFatal(e) if cancelled => log.info("Merging of runs was cancelled: {}", e.toString)
         }
       }
     }
 
-  /** The version with the merged run in the place of those it was made of. The merge is dropped if
-    * the version does not have all of these, one after the other.
+  /** The version with the merged run instead of the runs that it was made from. The merge is
+    * dropped if the version does not have all of these, one after the other.
     *
-    * It is dropped too if the version has a family that was not there at the merge: one that was
-    * made since, or that came back because a batch is done again, may have entries that the merge
-    * left out. And so it is if the store was loaded anew since: in between it may have been another
-    * executor's, whose clean-up knew nothing of the merged file. And so it is if what it left out as
-    * expired has not expired in the next version: a restart gave the state a longer time to live, or
-    * none.
+    * It is also dropped if the version has a family that did not exist at the merge: a family that
+    * was made since, or that came back because a batch is run again, may have entries that the
+    * merge left out. It is dropped if the store was loaded again since: in between another executor
+    * may have had the store, whose clean-up did not know the merged file. And it is dropped if
+    * entries that it left out as expired have not expired in the next version: a restart gave the
+    * state a longer time to live, or none.
     *
     * @param next
     *   the families of the next version
@@ -155,8 +157,8 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     } finally cursors.result().foreach(_.close())
   }
 
-  /** Up to which timestamp entries have expired, by family and by the clock of the version that is
-    * merged: as long as the time to live stays, these are hidden from all later versions too.
+  /** The timestamp up to which entries have expired, by family, on the clock of the merged version:
+    * while the time to live does not change, all later versions hide these entries too.
     */
   private def droppedUntil(manifest: Manifest): Map[Int, Long] =
     manifest.families.flatMap { family =>
@@ -169,7 +171,7 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
       timestamp != StateValue.NoTimestamp && timestamp <= time
     }
 
-  /** Whether all of that has expired in these families too. */
+  /** Whether all of these entries have expired in these families too. */
   private def haveExpired(families: Seq[StateFamily], dropped: Map[Int, Long]): Boolean =
     families.forall { family =>
       dropped.get(family.id).forall { until =>
@@ -188,12 +190,12 @@ private[checkpoint] object RunCompaction {
   private final class Cancelled extends RuntimeException(null, null, false, false)
 
   /** The runs to merge, from (inclusive) and until (exclusive): the newest sequence in which no run
-    * is much larger than all newer ones of it together, and which has at least `MinFiles` files, to
-    * be worth it. (0, 0) when there is none.
+    * is much larger than all newer runs of it together, and which has at least `MinFiles` files, so
+    * that the merge pays off. (0, 0) when there is none.
     *
-    * A run has at most `EntriesRatio` times as many entries as these, because a merge costs by the
-    * entry, and a merged file can have half the bytes for each. And it has at most `BytesRatio` times
-    * as many bytes: a few large entries are not written again for many small ones.
+    * A run has at most `EntriesRatio` times as many entries as the newer runs, because a merge
+    * costs by the entry, and a merged file can have half the bytes for each. And it has at most
+    * `BytesRatio` times as many bytes: a few large entries are not rewritten for many small ones.
     */
   private[checkpoint] def choose(runs: Seq[Run]): (Int, Int) = {
     def extend(from: Int, entries: Long, bytes: Long): Int =

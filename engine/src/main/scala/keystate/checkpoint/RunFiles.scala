@@ -17,14 +17,14 @@ import keystate.version.{
 }
 
 /** Reads the runs of a store from the checkpoint's storage, through a local file, or through memory
-  * if the file is small. Its length and CRC32C are checked against the manifest's before a byte of it
-  * is used. [[RunWriter]] says of what kinds the files are. Of a [[keystate.version.SectionedRun]] only the
-  * sections that are wanted are fetched: each of these is checked against its CRC32C in the file's
-  * [[RunIndex]], which has a CRC32C of its own.
+  * if the file is small. Before any byte of a file is used, its length and CRC32C are checked
+  * against the manifest's. [[RunWriter]] lists the kinds of files. From a
+  * [[keystate.version.SectionedRun]] only the needed sections are fetched. Each section is checked
+  * against its CRC32C in the file's [[RunIndex]], which has its own CRC32C.
   *
-  * Reading throws [[MissingRunException]] for a file that is not there, [[CorruptFileException]]
-  * for one that is not what was written, and [[LocalStorageException]] when the local disk fails.
-  * Any thread may call it.
+  * Reading throws [[MissingRunException]] for a missing file, [[CorruptFileException]] for a file
+  * that differs from what was written, and [[LocalStorageException]] when the local disk fails. Any
+  * thread may call it.
   */
 private[checkpoint] final class RunFiles(
     location: StoreLocation,
@@ -115,8 +115,8 @@ private[checkpoint] final class RunFiles(
       finally entries.close()
   }
 
-  /** Whether a file has an entry in these families and groups whose key is wanted, also a removal.
-    * The file is read whole. It need not be in any manifest, so its checksum is not looked at.
+  /** Whether a file has an entry, or a removal, with a wanted key in these families and groups. The
+    * whole file is read. No manifest need list it, so its checksum is not checked.
     */
   def hasEntry(path: String, families: Set[Int], groups: KeyGroupRange)(
       isWanted: Array[Byte] => Boolean
@@ -130,8 +130,7 @@ private[checkpoint] final class RunFiles(
     finally found.close()
   }
 
-  /** The entries of a local file in the format that this path tells. It is deleted when the cursor
-    * is closed.
+  /** The entries of a local file in the format of this path. Closing the cursor deletes the file.
     */
   private def entries(
       path: String,
@@ -188,7 +187,7 @@ private[checkpoint] final class RunFiles(
           } finally entries.close()
     }
 
-  /** Reads the whole file, and throws when it is not what was written. */
+  /** Reads the whole file, and throws if it differs from what was written. */
   def check(run: Run, path: String, neededBy: Long): Unit =
     copyInto(OutputStream.nullOutputStream, run, path, neededBy)
 
@@ -210,7 +209,7 @@ private[checkpoint] final class RunFiles(
   private def sumOf(file: File): Int =
     sum(new FileInputStream(file), OutputStream.nullOutputStream).crc32c
 
-  /** Whether the file could be had without a copy. Its length is that of the run's then. */
+  /** Whether the file could be linked instead of copied. Its length is then that of the run. */
   private def isLinked(file: File, run: Run, path: String, neededBy: Long): Boolean = {
     val isLinked = storage.link(path, file)
     if (isLinked && file.length != run.bytes)
@@ -228,15 +227,15 @@ private[checkpoint] final class RunFiles(
   }
 
   private def copyInto(out: => OutputStream, run: Run, path: String, neededBy: Long): Unit = {
-    // One byte more tells a file that is too long.
+    // One byte more detects a file that is too long.
     val copied = sum(open(run, path, neededBy), out, run.bytes + 1)
     if (copied.length != run.bytes) throw wrongLength(run, path, copied.length, neededBy)
     if (copied.crc32c != run.crc32c) throw wrongChecksum(path, neededBy)
   }
 
-  /** Fetches what the run's file has of these families and groups, at least: a local file with
-    * whole sections, and where each of them is in it. There are none of these where the file's
-    * index was not needed or there is none. None when the file has nothing that is wanted.
+  /** Fetches at least the entries of these families and groups: a local file with whole sections,
+    * and the position of each section in it. There are no positions if the file's index was not
+    * needed or does not exist. None when the file has no wanted entry.
     */
   private def fetchWanted(
       run: Run,
@@ -328,12 +327,12 @@ private[checkpoint] object RunFiles {
   final val SstSuffix = ".sst"
   final val SectionedSuffix = ".lz4"
 
-  /** How many bytes are read of a file's end, in the hope that all of its index is there. A file of
-    * no more bytes is read whole.
+  /** How many bytes of a file's end are read first; they mostly contain the whole index. A file of
+    * at most this length is read whole.
     */
   private final val IndexGuess = 16 * 1024
 
-  /** Whether to read the file into memory costs less than a local file. */
+  /** Whether reading the file into memory costs less than a local file. */
   private def isSmall(run: Run, path: String): Boolean =
     isSectioned(path) && run.bytes <= IndexGuess
 
@@ -366,7 +365,7 @@ private[checkpoint] object RunFiles {
     } catch { case _: IOException => Vector.empty }
   }
 
-  /** The bytes of a [[PlainRun]] in a local file, which is deleted when the stream is closed. */
+  /** The bytes of a [[PlainRun]] in a local file; closing the stream deletes the file. */
   private def stream(file: File): InputStream = UnpackedStream(new FileInputStream(file) {
     override def close(): Unit = {
       super.close()
@@ -374,15 +373,14 @@ private[checkpoint] object RunFiles {
     }
   })
 
-  /** The version in the name of a run file, which is the newest commit in it; None for other names.
-    */
+  /** The version in the name of a run file: its newest commit. None for other names. */
   def versionOf(name: String): Option[Long] = name match {
     case Name(version) => version.toLongOption
     case _ => None
   }
 
-  /** Writes a local file. Its errors are LocalStorageExceptions, to be told from those of what is
-    * copied into it.
+  /** Writes a local file. Its errors are LocalStorageExceptions, so that they differ from errors of
+    * the source.
     */
   private final class LocalOutput(file: File) extends OutputStream {
     private val out = orSay(new FileOutputStream(file))

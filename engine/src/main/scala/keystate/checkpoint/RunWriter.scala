@@ -14,10 +14,11 @@ import keystate.version.{
 /** Writes run files of a store into the checkpoint's storage. Any thread may call it.
   *
   * @param asSst
-  *   whether they are SST files, because the backend takes such files over whole; else they are
-  *   [[keystate.version.SectionedRun]]s, which are quicker to write and to read
+  *   whether to write SST files, because the backend takes such files over whole; otherwise it
+  *   writes
+  *   [[keystate.version.SectionedRun]]s, which are faster to write and to read
   * @param sectionBytes
-  *   how long the sections of these are at least
+  *   the minimum length of their sections
   */
 private[checkpoint] final class RunWriter(
     location: StoreLocation,
@@ -28,8 +29,8 @@ private[checkpoint] final class RunWriter(
 ) {
   import RunFiles.{SectionedSuffix, SstSuffix}
 
-  /** Whether the run's file is of the kind that another backend writes, so that each load has to
-    * make an SST file of it.
+  /** Whether another kind of backend wrote the run's file, so that each load has to make an SST
+    * file of it.
     */
   def isForeign(run: Run): Boolean = asSst && (run.source match {
     case FileSource(path) => !RunFiles.isSst(path)
@@ -46,8 +47,8 @@ private[checkpoint] final class RunWriter(
     } else
       store(version, id, SectionedSuffix)(SectionedRun.write(_, sectionBytes, changes))
 
-  /** Writes an SST file under a new unique name, by way of this local file, which stays for the
-    * caller's database to take over unless this throws.
+  /** Writes an SST file under a new unique name, through this local file. Unless this throws, the
+    * local file stays, and the caller's database may take it over.
     */
   def writeSst(file: File, changes: ChangeSink => Unit, version: Long, id: Option[String]): Run =
     storeSst(file, changes, version, id, SstFiles.QuickToRead)
@@ -108,17 +109,17 @@ private[checkpoint] final class RunWriter(
   }
 }
 
-/** Which runs of a version are inline, in its version file.
+/** Decides which runs of a version are inline, in its version file.
   *
   * @param room
-  *   how many bytes they may have
+  *   the maximum bytes of inline runs
   */
 private[checkpoint] final class InlineRuns(files: RunFiles, room: Long) {
 
-  /** The run of a backend's changes, inline if there is room; None if nothing was changed.
+  /** The run of a backend's changes, inline if there is room; None if nothing changed.
     *
     * @param file
-    *   a local file, which a run that is none of these is written to first if it is an SST
+    *   a local file, to which a run that is not inline is first written if it is an SST file
     */
   def changes(
       backend: KeyedStateBackend,
@@ -135,12 +136,11 @@ private[checkpoint] final class InlineRuns(files: RunFiles, room: Long) {
       )
   }
 
-  /** The runs of the version after `base`. The newest stays a run of its own, because it records what
-    * its version changed. If there are too many bytes of inline runs, the older ones are written to
-    * files.
+  /** The runs of the version after `base`. The newest run stays separate, because it records the
+    * version's changes. If inline runs have too many bytes, the older ones are written to files.
     *
     * @param families
-    *   those that the version has
+    *   the version's families
     */
   def runsOf(
       base: Manifest,

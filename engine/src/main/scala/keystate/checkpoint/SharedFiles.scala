@@ -3,24 +3,25 @@ package keystate.checkpoint
 import keystate.files.{CheckpointStorage, Concurrently, StoreLocation, StoredFile}
 import keystate.version.{Manifest, Partitioning, PinnedVersions, ReferredFiles, VersionFile}
 
-/** Finds what a store's last rescale left behind and nothing needs any more: run files from before
-  * it, which several partitions may use, and whatever is in the folders of partitions that are
-  * gone. No partition can tell for itself whether another one needs a file. The first partition,
-  * which every partitioning has, does it for all.
+/** Finds files of a store from before its last rescale that nothing needs any more: run files,
+  * which several partitions may use, and the folders of partitions that no longer exist. No
+  * partition can know whether another one needs a file. The first partition, which every
+  * partitioning has, does it for all.
   *
-  * It begins once everything that is retained in any partition was written after the rescale. From
-  * then on a file that no retained version lists can't be listed again, for a version lists only
-  * files of the one that it was made from, or of a rescale's, and new ones. A file that is younger
-  * than a retained version stays: it may be a merge of old runs that the next commit lists. All
-  * retained versions are read, not just the oldest: with checkpoint format v1 a late attempt may
-  * have replaced any of them by one made of other files.
+  * It starts once every retained version of every partition was written after the rescale. From
+  * then on a file that no retained version lists can't be listed again, because a version lists
+  * only files of the version that it was made from, or of a rescale's, and new files. A file that
+  * is younger than a retained version stays: it may be a merge of old runs that the next commit
+  * lists. All retained versions are read, not just the oldest: with checkpoint format v1 a late
+  * attempt may have replaced any of them by a version with other files.
   *
-  * What other checkpoints refer to stays, see [[keystate.version.References]].
+  * Files that other checkpoints refer to stay, see [[keystate.version.References]].
   *
-  * Once nothing is left of a rescale, the folders are not looked at again.
+  * Once no file of a rescale is left, the folders are not listed again.
   *
-  * A state that was never rescaled may have files of a rescale that was given up half-way, or of a
-  * first batch that was begun with more partitions: only folders of partitions that it does not have.
+  * A state that was never rescaled may have files of an abandoned rescale, or of a first batch that
+  * was started with more partitions. They are only in folders of partitions that the state does not
+  * have.
   */
 private[checkpoint] final class SharedFiles(
     location: StoreLocation,
@@ -94,7 +95,7 @@ private[checkpoint] final class SharedFiles(
       files.filterNot(found => listed(found.path))
     }
 
-  /** A version file, which is read when its manifest is first asked for. */
+  /** A version file, which is read when its manifest is first used. */
   private final class Version(val file: StoredFile, val number: Long, read: => Manifest) {
     lazy val manifest: Manifest = read
   }

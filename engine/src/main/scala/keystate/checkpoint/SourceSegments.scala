@@ -13,9 +13,9 @@ import keystate.files.{CheckpointStorage, Crc32c}
   * the batch's rows and the source's state after them. It is written before Spark learns of the
   * batch and appears whole or not at all.
   *
-  * Its id is the writer's own, and Spark's offset names it: so of two drivers that write the same
-  * batch, the one counts whose offset Spark recorded, and it is always replayed with the same rows.
-  * A file that no offset names never counts. Numbers are big-endian.
+  * Each writer makes its own id, and Spark's offset names the id. So if two drivers write the same
+  * batch, the file that Spark's offset names counts, and every replay has the same rows. A file
+  * that no offset names never counts. Numbers are big-endian.
   *
   * {{{
   * "KEYSTSRC"            8 bytes
@@ -28,14 +28,14 @@ import keystate.files.{CheckpointStorage, Crc32c}
   * rows                  the chunks one after the other, each an Arrow IPC stream
   * }}}
   *
-  * Reading throws [[MissingSourceFileException]] for a file that is not there,
-  * [[UnsupportedFormatException]] for one of another format, and
-  * [[CorruptSourceFileException]] for one that is not what was written.
+  * Reading throws [[MissingSourceFileException]] for a missing file, [[UnsupportedFormatException]]
+  * for a file of another format, and [[CorruptSourceFileException]] for a file that differs from
+  * what was written.
   */
 final class SourceSegments(storage: CheckpointStorage) {
   import SourceSegments._
 
-  /** What was committed last by this. */
+  /** The last batch that this object committed. */
   private var committed: Option[SegmentName] = None
 
   /** The files there are, in the order of their batches, and of one batch by id. */
@@ -45,9 +45,9 @@ final class SourceSegments(storage: CheckpointStorage) {
   /** Deletes a file. That it is not there is no error. */
   private def delete(name: SegmentName): Unit = storage.delete(name.file)
 
-  /** The batch of this file is committed: deletes those before, whose rows are not needed any more.
-    * The file stays, because it has the state. The first call also deletes what earlier runs and
-    * other drivers left.
+  /** Commits the batch of this file: deletes earlier files, whose rows are no longer needed. The
+    * file stays, because it has the state. The first call also deletes files of earlier runs and
+    * other drivers.
     */
   def commit(last: SegmentName): Unit = {
     committed match {
@@ -57,8 +57,8 @@ final class SourceSegments(storage: CheckpointStorage) {
     committed = Some(last)
   }
 
-  /** Deletes all files of this batch and of those before, but `last`: also those of other drivers,
-    * and what is not complete. A driver that still writes one of these comes too late.
+  /** Deletes all files of this batch and of earlier ones except `last`: also incomplete files and
+    * files of other drivers. A driver that still writes one of them is too late.
     */
   def deleteAllUntil(last: SegmentName): Unit = {
     val old = storage.list(".").map(_.name).filter { file =>
@@ -152,7 +152,7 @@ final class SourceSegments(storage: CheckpointStorage) {
   private def describe(name: SegmentName): String = storage.describe(name.file)
 }
 
-/** What the name of a source's file says.
+/** The parts of a source file's name.
   *
   * @param id
   *   the writer's own
@@ -185,12 +185,12 @@ object SourceSegments {
   private val Magic = "KEYSTSRC".getBytes(US_ASCII)
   private val Name = """(\d+)_([0-9a-f-]+)\.source""".r
 
-  /** The batch of a file, or of one that is not complete. */
+  /** The batch in the name of a file, complete or not. */
   private def batchOf(file: String): Option[Long] =
     parse(CheckpointStorage.unfinished(file).getOrElse(file)).map(_.batch)
 
-  /** The batch and id in the name of a source's file; None for other names, and where the id is not
-    * one that a source gives.
+  /** The batch and id in the name of a source's file; None for other names, and for ids that no
+    * source makes.
     */
   def parse(name: String): Option[SegmentName] = name match {
     case Name(batch, id) => batch.toLongOption.map(SegmentName(_, id))

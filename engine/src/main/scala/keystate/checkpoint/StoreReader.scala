@@ -16,8 +16,8 @@ import keystate.version.{
   VersionFinder
 }
 
-/** Looks at the committed versions of a store, for operations on a checkpoint. Loads and changes
-  * nothing. What is missing or damaged it reports as a [[CheckpointException]].
+/** Reads the committed versions of a store, for operations on a checkpoint. It loads and changes
+  * nothing. Missing or damaged files are a [[CheckpointException]].
   */
 final class StoreReader(
     val location: StoreLocation,
@@ -36,7 +36,7 @@ final class StoreReader(
   def manifest(version: Long, id: Option[String], parallelism: Int): Manifest =
     VersionFinder.read(storage, location, version, id, Some(parallelism))
 
-  /** What a version's file has, of which `name` follows the version in its name. */
+  /** The content of a version's file; `name` is the part of the file's name after the version. */
   def stored(version: Long, name: Option[String]): Manifest =
     VersionFile.read(storage, location, version, name)
 
@@ -44,13 +44,13 @@ final class StoreReader(
   def versionFile(version: Long, id: Option[String], parallelism: Int): String =
     VersionFinder.file(storage, location, version, id, Some(parallelism))
 
-  /** The entries of a state in the order of their groups and keys; close them. Those of the
-    * operator group are not among them.
+  /** The entries of a state, ordered by group and key, without those of the operator group. Close
+    * them.
     */
   def entries(manifest: Manifest, family: StateFamily): Iterator[Change] with AutoCloseable =
     entries(manifest, family, manifest.partitioning.groups)
 
-  /** The entries that a state has in the operator group, which are a subtask's own; close them. */
+  /** The entries of a state in the operator group, which belong to a subtask. Close them. */
   def subtaskEntries(
       manifest: Manifest,
       family: StateFamily
@@ -67,8 +67,8 @@ final class StoreReader(
   ): Iterator[Change] with AutoCloseable =
     merged(manifest, manifest.runs, family, groups, keepRemovals = false)
 
-  /** What a version's commit changed of a state in these key groups, likewise: entries as they
-    * are then, and removals, which have no value; close them.
+  /** The changes of a state in these key groups by a version's commit, in the same order: new
+    * entries, and removals, which have no value. Close them.
     */
   def changes(
       manifest: Manifest,
@@ -77,8 +77,8 @@ final class StoreReader(
   ): Iterator[Change] with AutoCloseable =
     merged(manifest, manifest.committedRuns, family, groups, keepRemovals = true)
 
-  /** What commits after a version changed of a state in these key groups, as far as that is still
-    * told, likewise. Runs that were merged since also give entries that were not changed.
+  /** The changes of a state in these key groups by commits after a version, as far as runs still
+    * show them, in the same order. Runs that were merged since also contain unchanged entries.
     */
   def changesSince(
       version: Long,
@@ -104,10 +104,10 @@ final class StoreReader(
     keepRemovals
   )
 
-  /** The entries of a state and group from this entry key on and before the other, in their order.
+  /** The entries of a state and group from one entry key until another one, in order.
     *
     * @param known
-    *   what was found in run files before, for versions that share them; this adds to it
+    *   entries found in run files before, for versions that share the files; this call adds to it
     */
   def find(
       manifest: Manifest,
@@ -126,9 +126,10 @@ final class StoreReader(
     new RunMerge(entries.toIndexedSeq, keepRemovals = false).toVector
   }
 
-  /** The files in which an entry of a group has a wanted key, also a removal: all that are in the
-    * store's folder, listed by a version or not, and those of other folders that its versions list.
-    * Each is told with the versions that list it, which of a version file is that version.
+  /** The files in which an entry of a group, or a removal, has a wanted key: all files in the
+    * store's folder, whether a version lists them or not, and files of other folders that the
+    * store's versions list. Each file comes with the versions that list it; a version file comes
+    * with its own version.
     */
   def filesWith(group: Int)(isWanted: Array[Byte] => Boolean): Seq[(String, Seq[Long])] = {
     val names = storage.list(location.folder).map(_.name)
@@ -211,9 +212,9 @@ final class StoreReader(
     )
 }
 
-/** What [[StoreReader.find]] found in run files, which never change. A key's ranges all begin with
-  * another entry key, so that tells which range was looked for. Any thread may ask: what one looks
-  * for the others wait for.
+/** The entries that [[StoreReader.find]] found in run files, which never change. Each range of a
+  * key begins with a different entry key, which therefore identifies the range. Any thread may use
+  * it; if several threads look for the same range, one reads and the others wait.
   */
 final class FoundInRuns {
   import FoundInRuns._
@@ -227,7 +228,7 @@ final class FoundInRuns {
     case _ => find
   }
 
-  /** Whether it need not be looked for in a file. */
+  /** Whether the result is known, so that no file need be read. */
   private[checkpoint] def has(run: Run, family: Int, group: Int, from: Array[Byte]): Boolean =
     run.source match {
       case FileSource(path) => found.containsKey(rangeOf(path, family, group, from))
@@ -256,10 +257,10 @@ private final class FoundEntries(found: Vector[Change]) extends RunCursor {
 
 object StoreReader {
 
-  /** Whether this can be the id of a version. */
+  /** Whether this is a valid version id. */
   def isId(text: String): Boolean = text != null && ManifestRules.isId(text)
 
-  /** Whether this can be the name of a store. */
+  /** Whether this is a valid store name. */
   def isStore(name: String): Boolean = name != null && ManifestRules.isId(name)
 
   /** The paths of a version's run files, relative to the operator's folder, each once. */
@@ -270,16 +271,16 @@ object StoreReader {
 /** How many keys of a state differ between two checkpoints. */
 final case class KeyDifference(added: Long, removed: Long, changed: Long, same: Long)
 
-/** Compares a state in two checkpoints, given the entries of each partition in the order of their
-  * groups and keys. Partitions may have the same groups, as those of Spark's own operators do.
+/** Compares a state in two checkpoints, given each partition's entries ordered by group and key.
+  * Partitions may have the same groups, as those of Spark's own operators do.
   */
 object KeyDifference {
   private final class Keyed(val group: Int, val key: Array[Byte], val entries: Seq[Change])
 
-  /** Compares key by key; a key differs if any of its entries does.
+  /** Compares key by key; a key differs if any of its entries differs.
     *
     * @param keyOf
-    *   the beginning of an entry key that tells the key; none is the beginning of another one
+    *   the prefix of an entry key that identifies the key; no prefix is a prefix of another one
     */
   def of(
       before: Seq[Iterator[Change]],

@@ -3,10 +3,10 @@ package keystate.checkpoint
 import keystate.files.RequestCounts
 import keystate.version.SectionedRun
 
-/** What a store is told of its query and of the user's settings.
+/** A store's settings, from its query and the user.
   *
   * @param maxParallelism
-  *   the number of key groups; None takes the recorded one, or the default for a new store
+  *   the number of key groups; None takes the recorded number, or the default for a new store
   * @param parallelism
   *   how many partitions share the key groups by range; None: the store holds all groups, because
   *   something else decides which keys come here
@@ -15,16 +15,15 @@ import keystate.version.SectionedRun
   * @param minVersionsToRetain
   *   how many of the newest versions must stay loadable
   * @param minVersionsToDelete
-  *   how many deletable versions are worth a clean-up
+  *   the number of deletable versions from which a clean-up pays off
   * @param inlineBytes
-  *   the most bytes of inline runs in a version file
+  *   the maximum bytes of inline runs in a version file
   * @param sectionBytes
-  *   how long the sections of a run file are at least, in bytes before compression
+  *   the minimum length of a run file's sections, in bytes before compression
   * @param onDemandBytes
-  *   a version with runs of more bytes is loaded in pieces when these are asked for, if its backend
-  *   can do that
+  *   a version with more bytes of runs is loaded in pieces on demand, if its backend can do that
   * @param pieceEntries
-  *   how many entries such a piece has at least, if its state has as many
+  *   the minimum number of entries in such a piece, if its state has as many
   */
 final case class StoreSettings(
     maxParallelism: Option[Int] = None,
@@ -38,7 +37,7 @@ final case class StoreSettings(
     pieceEntries: Long = StoreSettings.PieceEntries
 ) {
 
-  /** How many partitions there are, if that is known. */
+  /** The number of partitions, if it is known. */
   def partitions: Option[Int] = parallelism.orElse(hashPartitions)
 }
 
@@ -54,13 +53,13 @@ object StoreSettings {
   final val PieceEntries = 4096L
 }
 
-/** What the last load of a store took, for its metrics: all 0 if nothing was read. */
+/** The cost of a store's last load, for its metrics: all 0 if nothing was read. */
 final case class LoadStatistics(millis: Long, runs: Int)
 
-/** What the last commit of a store took, for its metrics.
+/** The cost of a store's last commit, for its metrics.
   *
   * @param requests
-  *   those to the checkpoint's storage since the commit before: of the load and of maintenance too
+  *   requests to the checkpoint's storage since the commit before, including load and maintenance
   */
 final case class CommitStatistics(
     millis: Long,

@@ -31,13 +31,13 @@ private[checkpoint] final class VersionLoader(
 
   import VersionLoader._
 
-  /** What is in memory of a version, by family and group. */
+  /** The part of a version that is in memory, by family and group. */
   def recover(manifest: Manifest): Recovered = localRecovery.recover(manifest)
 
-  /** Returns what loads the rest when the backend asks for it; None if all is loaded.
+  /** Returns the loader of the remaining entries, for the backend to call; None if all are loaded.
     *
     * @param found
-    *   what is in memory; None if that was not asked for yet
+    *   the part that is in memory; None if it was not looked up yet
     */
   def into(
       backend: KeyedStateBackend,
@@ -65,7 +65,7 @@ private[checkpoint] final class VersionLoader(
       later
     } catch { case e: Throwable => throw explained(manifest, e) }
 
-  /** Gives the backend what it can take of what is in memory; returns the families and groups of it.
+  /** Passes the backend the entries in memory that it can take; returns their families and groups.
     */
   private def takeOver(backend: KeyedStateBackend, found: => Recovered): Set[(Int, Int)] =
     backend match {
@@ -84,7 +84,7 @@ private[checkpoint] final class VersionLoader(
         Set.empty
     }
 
-  /** Whether a run has anything that is not recovered. */
+  /** Whether a run has any entry that is not recovered. */
   private def isNeeded(manifest: Manifest, run: Run, recovered: Set[(Int, Int)]): Boolean =
     recovered.isEmpty || run.groups.contains(manifest.partitioning.operatorGroup) || {
       val own = run.groups.intersection(manifest.partitioning.groups)
@@ -93,8 +93,8 @@ private[checkpoint] final class VersionLoader(
       )
     }
 
-  /** A better error for what a backend throws at entries that its states can't have, even though
-    * all checksums are right.
+  /** A better error for a backend's error for entries that its states can't have, although all
+    * checksums are right.
     */
   private def explained(manifest: Manifest, error: Throwable): Throwable = error match {
     case _: IndexOutOfBoundsException | _: NegativeArraySizeException |
@@ -164,7 +164,7 @@ private[checkpoint] final class VersionLoader(
 
   private type Fetch[T] = (Run, Boolean, Set[Int], KeyGroupRange, Long) => T
 
-  /** Uses what is fetched of each run, oldest first, while the next ones are fetched. */
+  /** Uses the fetched part of each run, oldest first, while the next ones are fetched. */
   private def fetch[T](manifest: Manifest, runs: Seq[Run])(
       fetchRun: Fetch[T]
   )(giveUp: T => Unit)(use: T => Any): Unit = {

@@ -24,17 +24,17 @@ import keystate.version.{
 /** One store. It loads a version into a backend, and commits the backend's changes as the next
   * version.
   *
-  * A commit first writes the changes as one run: in a file of its own or, if it is small, inline in
+  * A commit first writes the changes as one run: in its own file or, if the run is small, inline in
   * the version file. Then it writes the version file, which makes the version exist (see
-  * [[VersionFile]]). Committed files are never changed. So if a commit fails at any point, all
-  * versions stay as they were, and the clean-up finds what the commit wrote. After a failed commit
-  * nothing is loaded, and the next load reads the files.
+  * [[VersionFile]]). Committed files never change. So if a commit fails at any point, all versions
+  * stay as they were, and the clean-up finds the commit's files. After a failed commit nothing is
+  * loaded, and the next load reads the files.
   *
   * A version file carries all inline runs, so it needs no other version file. When they grow above
   * `StoreSettings.inlineBytes`, the older ones become a run file.
   *
   * The factory may want another kind of backend for the store (see [[AdaptiveBackendFactory]]).
-  * Then the version is loaded again, into that, by `load` or `moveIfDue`: when no transaction is
+  * Then `load` or `moveIfDue` loads the version into a backend of that kind, when no transaction is
   * open.
   *
   * One thread at a time, except for `maintain` and `cancelMaintenance`.
@@ -52,14 +52,14 @@ final class VersionedStore(
 
   private val storage = new CountedStorage(checkpoint)
 
-  /** The error for a version that is not there, asked for without an id. It takes a look to know
-    * whether the version has one, so this is for an error that ends a query.
+  /** The error for a missing version that was requested without an id. Checking whether the version
+    * exists with an id takes a request, so this is for an error that ends a query.
     */
   def explained(missing: MissingVersionException): MissingVersionException =
     if (VersionFile.hasOnlyIds(storage, location, missing.version)) missing.inFormat(2) else missing
 
   /** @param later
-    *   loads what the backend has not asked for yet
+    *   loads entries that the backend has not requested yet
     */
   private final class Loaded(
       val manifest: Manifest,
@@ -79,10 +79,10 @@ final class VersionedStore(
   private var requestsTold = RequestCounts.Zero
   private var moveCount = 0L
 
-  // What was removed up to this version is to go from all files.
+  // Entries that were removed up to this version must disappear from all files.
   @volatile private var removedUntil = 0L
 
-  // For the backend that was made last. Also read by the thread of the maintenance.
+  // The writer for the newest backend. The maintenance thread reads it too.
   @volatile private var writer = newWriter(asSst = false)
   private val files = new RunFiles(location, storage, local)
   private val inlineRuns = new InlineRuns(files, settings.inlineBytes)
@@ -100,7 +100,7 @@ final class VersionedStore(
   def commitStatistics: CommitStatistics = lastCommit
   def compactions: Long = compaction.finished
 
-  /** Whether the entries are in files on this machine, as RocksDB has them. */
+  /** Whether the entries are in files on this machine, as with RocksDB. */
   def isOnDisk: Boolean = writer.asSst
 
   /** How often the store has moved to another kind of backend. */
@@ -133,8 +133,8 @@ final class VersionedStore(
     timed(open(version))
   }
 
-  /** Throws if the loaded version was written for another number of hash partitions: then it has
-    * other keys than those that will come here. Nothing is loaded after that.
+  /** Throws if the loaded version was written for another number of hash partitions: this partition
+    * would then get other keys than the version has. Unloads the store before it throws.
     */
   def checkHashPartitions(): Unit = for {
     expected <- settings.hashPartitions
@@ -248,9 +248,9 @@ final class VersionedStore(
     )
   }
 
-  /** Whether the first batch was begun with another number of partitions, see `Rescaling.runEmpty`. Only
-    * of interest for the first version with checkpoint format v1: later ones have the name of the
-    * version they were made from.
+  /** Whether the first batch was started with another number of partitions, see
+    * `Rescaling.runEmpty`. It matters only for the first version with checkpoint format v1: later
+    * versions inherit the name from the version before.
     */
   private def beganOtherwise(version: Long, id: Option[String]): Boolean =
     version == 1 && id.isEmpty && settings.partitions.exists { n =>
@@ -275,13 +275,13 @@ final class VersionedStore(
     requestsTold = requests
   }
 
-  /** Undoes what was changed since the load or the last commit. */
+  /** Undoes the changes since the load or the last commit. */
   def rollback(): Unit = if (isLoaded) orUnload {
     backend.rollback()
     working.reset(manifest)
   }
 
-  /** After a failure nothing is loaded. */
+  /** Unloads the store if the body fails. */
   private def orUnload[T](body: => T): T =
     try body
     catch {
@@ -290,17 +290,18 @@ final class VersionedStore(
         throw e
     }
 
-  /** Forgets what is loaded without closing its backend, because somebody still works with that. */
+  /** Drops the loaded version without closing its backend, because somebody still uses the backend.
+    */
   def abandon(): Unit = {
     loaded = null
     mover.foreach(_.unloaded())
   }
 
-  /** A version's manifest. It does not matter what is loaded. */
+  /** A version's manifest, independent of the loaded version. */
   def readManifest(version: Long, id: Option[String]): Manifest =
     VersionFinder.read(storage, location, version, id, settings.partitions)
 
-  /** What a version changed in one family. Empty if it changed nothing. */
+  /** A version's changes of one family. Empty if it changed nothing. */
   def readChanges(manifest: Manifest, family: StateFamily): Seq[Change] =
     manifest.ownRun.fold(Seq.empty[Change]) { run =>
       val groups = manifest.partitioning.readGroups
@@ -326,19 +327,19 @@ final class VersionedStore(
     }
   }
 
-  /** Whether nothing is left in the loaded version's files of what was removed up to a version. */
+  /** Whether the loaded version's files have lost all entries that were removed up to a version. */
   def isRidOf(version: Long): Boolean = VersionedStore.isRidOf(manifest, version)
 
-  /** Lets `maintain` merge all runs, once, so that nothing is left of what was removed up to a
-    * version. From then on the clean-up deletes the files that still have it.
+  /** Makes `maintain` merge all runs, once, so that no entry that was removed up to a version is
+    * left in them. From then on the clean-up deletes the files that still have such entries.
     */
   def getRidOf(version: Long): Unit = removedUntil = math.max(removedUntil, version)
 
   /** Makes a running `maintain`, and every later one, end soon. May be called in any thread. */
   def cancelMaintenance(): Unit = compaction.cancel()
 
-  /** Unloads the store, and leaves what it has in memory to those that are opened next. What was not
-    * committed is undone.
+  /** Unloads the store, and leaves its entries in memory for the next stores. Uncommitted changes
+    * are undone.
     */
   def leave(): Unit = if (isLoaded)
     try
@@ -397,7 +398,9 @@ final class VersionedStore(
   private def newWriter(asSst: Boolean) =
     new RunWriter(location, storage, local, asSst, settings.sectionBytes)
 
-  /** Tells how many entries there are, unless all of them are in memory. Returns those that are. */
+  /** Announces the number of entries to the factory, unless all of them are in memory. Returns the
+    * entries in memory.
+    */
   private def expectedBy(mover: AdaptiveBackendFactory, manifest: Manifest): Recovered = {
     val recovered = loader.recover(manifest)
     val groups = manifest.partitioning.groups
@@ -413,7 +416,7 @@ final class VersionedStore(
   /** A new backend with a version.
     *
     * @param recovered
-    *   what is in memory of it; None if that was not asked for yet
+    *   the version's entries in memory; None if they were not looked up yet
     */
   private def loadNew(
       manifest: Manifest,

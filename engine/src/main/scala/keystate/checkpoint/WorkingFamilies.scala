@@ -7,7 +7,7 @@ import keystate.errors.StateMismatchException
 import keystate.files.StoreLocation
 import keystate.version.Manifest
 
-/** The families of a store in its open transaction. The manifest has those that were committed. */
+/** The families of a store in its open transaction. The manifest has the committed families. */
 private[checkpoint] final class WorkingFamilies(location: StoreLocation) {
   private var byName = VectorMap.empty[String, StateFamily]
   private var nextFreeId = 0
@@ -16,10 +16,10 @@ private[checkpoint] final class WorkingFamilies(location: StoreLocation) {
   def ids: Set[Int] = byName.valuesIterator.map(_.id).toSet
   def get(name: String): Option[StateFamily] = byName.get(name)
 
-  /** The id of the next one that is made. */
+  /** The id of the next new family. */
   def nextId: Int = nextFreeId
 
-  /** Goes back to those of a version. */
+  /** Goes back to a version's families. */
   def reset(manifest: Manifest): Unit = {
     byName = VectorMap.from(manifest.families.map(family => family.name -> family))
     nextFreeId = manifest.nextFamilyId

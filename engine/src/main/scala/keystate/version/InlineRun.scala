@@ -6,8 +6,8 @@ import keystate.files.Crc32c
 /** Makes runs that are small enough to be part of the version file, as a [[PlainRun]]. */
 private[keystate] object InlineRun {
 
-  /** The run with these changes, of which there must be one; None when it would be longer than
-    * `limit` bytes.
+  /** The run with these changes, of which there must be at least one; None if it would be longer
+    * than `limit` bytes.
     */
   def encode(
       changes: ChangeSink => Unit,

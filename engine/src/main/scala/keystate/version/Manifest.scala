@@ -8,18 +8,18 @@ import com.fasterxml.jackson.databind.{DeserializationFeature, JsonNode, ObjectM
 import keystate.backend.{Layout, StateFamily}
 import keystate.keygroup.KeyGroupRange
 
-/** What makes up one version of a store's state: the content of a version file, as JSON. Fields
-  * that are optional are left out where they say nothing.
+/** One version of a store's state: the content of a version file, as JSON. Optional fields without
+  * content are left out.
   *
   * {{{
   * { "version": 7, "id": "..", "baseId": "..",     ids with checkpoint format v2 only
-  *   "maxParallelism": 128, "parallelism": 4,      parallelism only where the operator said it
+  *   "maxParallelism": 128, "parallelism": 4,      parallelism only where the operator set it
   *   "partition": 0, "groups": [0, 31],            the key groups this version holds
   *   "rescaledAt": 5,                              the version where another partitioning ended
   *   "mergedAt": 6,                                the version whose runs were all merged into one
   *   "hashPartitions": 4,                          partitions, of Spark's own operators only
   *   "nextFamilyId": 3,
-  *   "entryBytes": 96,                             what an entry takes on the heap, if measured
+  *   "entryBytes": 96,                             heap bytes of an entry, if measured
   *   "families": [{ "id": 0, "name": "..", "layout": "point", "properties": {..},
   *                  "entries": 1000,               how many, and in each of the groups above and
   *                  "groupEntries": [30, .., 0] }],  in the operator group; left out if all are 0
@@ -28,15 +28,15 @@ import keystate.keygroup.KeyGroupRange
   *              "version": 7, "id": ".." }] }      the commit whose changes are the newest in it
   * }}}
   *
-  * A run's `groups` say which key groups are taken from it; its file may hold others too. They can
-  * reach to the operator group. Runs are listed oldest first: of two entries with one key, the
-  * later run's counts. Paths are relative to the operator's folder, so that a version can use runs
-  * of other partitions.
+  * A run's `groups` are the key groups that the version takes from it; its file may hold others
+  * too. They can include the operator group. Runs are listed oldest first: of two entries with one
+  * key, the later run's entry counts. Paths are relative to the operator's folder, so that a
+  * version can use runs of other partitions.
   *
   * @param mergedAt
-  *   what was removed up to this version is in none of the runs, not even as a removal
+  *   no run has an entry that was removed up to this version, not even as a removal
   * @param entryBytes
-  *   how many bytes an entry takes on the heap, as a store of the backend `auto` measured it
+  *   the heap bytes of an entry, as measured by a store of the backend `auto`
   */
 final case class Manifest(
     version: Long,
@@ -51,8 +51,8 @@ final case class Manifest(
     entryBytes: Option[Long] = None
 ) {
 
-  /** How many bytes an entry takes on the heap: as measured, or at most by the size of its files,
-    * which are compressed.
+  /** The heap bytes of an entry: measured, or an upper bound from the size of its files, which are
+    * compressed.
     */
   def heapBytesPerEntry: Long = entryBytes.getOrElse {
     val stored = runs.map(_.bytes).sum / Math.max(1, runs.map(_.entries).sum)
@@ -65,7 +65,7 @@ final case class Manifest(
     case _: InlineSource => false
   })
 
-  /** Whether a run's file is known to have no other groups than the run. It is where the run was
+  /** Whether a run's file is known to have no other groups than the run. It has none if the run was
     * written after the last rescale: a rescale narrows the runs that it takes over.
     */
   def isWhole(run: Run): Boolean = partitioning.rescaledAt.forall(run.version > _)
@@ -73,27 +73,27 @@ final case class Manifest(
   /** The run with what this version's own commit changed. None if it changed nothing. */
   def ownRun: Option[Run] = runs.lastOption.filter(run => run.version == version && run.id == id)
 
-  /** The runs with what the commit changed that made this version. If it was rescaled since, they are
-    * those of the partitions that there were then.
+  /** The runs with the changes of the version's commit. After a rescale they are the runs of the
+    * old partitions.
     */
   def committedRuns: Seq[Run] =
     if (partitioning.rescaledAt.contains(version)) runs.filter(_.version == version)
     else ownRun.toSeq
 
-  /** How many entries a family has in one of its `ownGroups`; 0 for a family that this version does
-    * not have.
+  /** The number of a family's entries in one of its `ownGroups`; 0 for a family that this version
+    * does not have.
     */
   def count(family: Int, group: Int): Long =
     entryCounts.get(family).fold(0L)(_.byGroup(partitioning.indexOf(group)))
 
-  /** How many entries all families have. */
+  /** The number of entries of all families. */
   def numKeys: Long = entryCounts.valuesIterator.map(_.total).sum
 }
 
-/** How many entries a family has.
+/** The number of a family's entries.
   *
   * @param byGroup
-  *   how many in each of the partitioning's `ownGroups`
+  *   the number in each of the partitioning's `ownGroups`
   */
 final case class EntryCounts(byGroup: IndexedSeq[Long]) {
   val total: Long = byGroup.sum
@@ -122,14 +122,14 @@ final case class Run(
     id: Option[String]
 ) {
 
-  /** How many bytes it takes in the version file. */
+  /** The bytes that the run takes in the version file. */
   def inlineBytes: Long = source match {
     case _: InlineSource => bytes
     case _: FileSource => 0
   }
 }
 
-/** Where the bytes of a run are. */
+/** The place of a run's bytes. */
 sealed trait RunSource
 
 /** A run file. Its name is unique, and it never changes.
@@ -143,9 +143,9 @@ final case class FileSource(path: String) extends RunSource
 final class InlineSource(val content: Array[Byte]) extends RunSource
 
 object Manifest {
-  // Of an entry on the heap besides its key and value, at most.
+  // The maximum heap bytes of an entry besides its key and value.
   private final val HeapOverhead = 100
-  // By what files may be smaller than the entries in them.
+  // How many times smaller files may be than their entries.
   private final val Compression = 4
 
   private val mapper = new ObjectMapper()
@@ -204,11 +204,11 @@ object Manifest {
     mapper.writeValueAsBytes(root)
   }
 
-  /** The manifest that the JSON says. A field that is missing, or not of its type, makes it throw;
-    * whether the values make sense is for [[ManifestRules]] to tell.
+  /** The manifest in this JSON. Throws if a field is missing or has the wrong type;
+    * [[ManifestRules]] checks whether the values are valid.
     *
     * @param nextInline
-    *   gives the content of the next inline run, by its length in bytes
+    *   returns the content of the next inline run, given its length in bytes
     */
   def fromJson(json: Array[Byte], nextInline: Long => Array[Byte]): Manifest = {
     val root = mapper.readTree(json)

@@ -4,19 +4,19 @@ import keystate.backend.RunFormat
 import keystate.files.{Crc32c, StoreLocation}
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 
-/** What a manifest must hold to be one that Keystate wrote. Whoever can write into a checkpoint can
-  * make a version file with right checksums; nothing outside the checkpoint may be read, copied or
-  * deleted because of what it says.
+/** The rules for a manifest that Keystate wrote. Whoever can write into a checkpoint can make a
+  * version file with right checksums; its content must not make Keystate read, copy or delete
+  * anything outside the checkpoint.
   */
 private[keystate] object ManifestRules {
   private val PlainName = "[0-9A-Za-z_-]{1,100}"
   private val Id = PlainName.r
   private val RunName = s"\\d{1,19}-$PlainName\\.(?:sst|lz4)".r
 
-  /** Whether this can be what follows the version in a version file's name. */
+  /** Whether this is valid as the part after the version in a version file's name. */
   def isId(text: String): Boolean = Id.matches(text)
 
-  /** Whether this is where run files of the store are: `<partition>/[store/]<name>`, or a
+  /** Whether this is a path of the store's run files: `<partition>/[store/]<name>`, or a
     * [[SharedPath]] to such a place.
     */
   def isRunPath(path: String, store: String): Boolean =
@@ -32,10 +32,10 @@ private[keystate] object ManifestRules {
     }
   }
 
-  /** What is wrong with the content of a version file; None when nothing is.
+  /** The first error in the content of a version file; None if it is valid.
     *
     * @param name
-    *   what follows the version in the file's name
+    *   the part after the version in the file's name
     */
   def problem(
       manifest: Manifest,

@@ -2,7 +2,7 @@ package keystate.version
 
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 
-/** How a store's state is shared out among partitions, and which part of it a version holds.
+/** How a store's state is divided among partitions, and which part of it a version holds.
   *
   * @param maxParallelism
   *   the number of key groups
@@ -10,7 +10,7 @@ import keystate.keygroup.{KeyGroupRange, KeyGroups}
   *   how many partitions share the key groups by range; None where the partition has all groups,
   *   because something else decides which keys it gets
   * @param partition
-  *   the one that this version is of
+  *   the version's partition
   * @param groups
   *   its key groups
   * @param rescaledAt
@@ -31,16 +31,16 @@ final case class Partitioning(
   def partitions: Option[Int] = parallelism.orElse(hashPartitions)
 
   /** The range of groups that are read from a version's runs: from the first of its key groups to
-    * the operator group. Its runs have no groups between its key groups and the operator group:
-    * what a rescale takes from another partition is listed as two runs, one for key groups and one
-    * for the operator group.
+    * the operator group. Its runs have no groups between its key groups and the operator group: a
+    * rescale lists the part of another partition as two runs, one for key groups and one for the
+    * operator group.
     */
   def readGroups: KeyGroupRange = KeyGroupRange(groups.first, operatorGroup)
 
   /** The groups it holds, one by one: its key groups in order, then the operator group. */
   def ownGroups: IndexedSeq[Int] = (groups.first to groups.last) :+ operatorGroup
 
-  /** Where one of `ownGroups` is in them. */
+  /** The position of a group in `ownGroups`. */
   def indexOf(group: Int): Int =
     if (groups.contains(group)) group - groups.first else groups.size
 

@@ -5,16 +5,17 @@ import java.util.concurrent.TimeUnit.MILLISECONDS
 
 import keystate.files.{CheckpointStorage, StoreLocation, StoredFile}
 
-/** Versions of a store that somebody copies, so that clean-up leaves them alone and what they list.
+/** Versions of a store that are being copied, so that clean-up keeps them and the files that they
+  * list.
   *
   * A pin is an empty file `<version>-<id>.pin` among the store's files. It counts for
-  * [[LeaseMillis]] from its time on, by the file system's clock, so one whose writer died keeps
-  * nothing for ever. A writer that takes longer writes a new one.
+  * [[LeaseMillis]] from its time on, by the file system's clock, so a dead writer's pin keeps
+  * nothing for ever. A writer that needs longer writes a new pin.
   *
-  * Nothing is locked. Clean-up may have listed the files just before a pin was written, or a lease
-  * may have ended. Then a file of the version is missing, and who copies it fails: a copy has all of
-  * its files or is none. That happens only with a version that is older than all which are retained
-  * anyway.
+  * There is no lock. Clean-up may have listed the files just before a pin was written, or a lease
+  * may have ended. Then a file of the version is missing, and the copy fails: a copy has all of its
+  * files or does not exist. That happens only with a version that is older than all retained
+  * versions.
   */
 object PinnedVersions {
 
@@ -54,7 +55,7 @@ object PinnedVersions {
     private var path = write()
     private var writtenAt = nanos()
 
-    /** To be called again and again while the pin is needed. */
+    /** Call it repeatedly while the pin is needed. */
     def renew(): Unit = synchronized {
       if (nanos() - writtenAt > MILLISECONDS.toNanos(LeaseMillis / 3)) {
         val before = path

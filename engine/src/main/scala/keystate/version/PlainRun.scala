@@ -43,12 +43,12 @@ private[keystate] object PlainRun {
         throw e
     }
 
-  /** Reads a run from a content in which there is no `problem`. */
+  /** Reads a run from a content for which `problem` is None. */
   def read(content: Array[Byte], families: Set[Int], groups: KeyGroupRange): RunCursor =
     new Cursor(InputStream.nullInputStream, content, content.length, families, groups, identity)
 
-  /** What is wrong with a content that should be a run of so many entries; None when nothing is. It
-    * checks lengths, flags, the order of the keys and the number of entries.
+  /** The first error in a content that should be a run with this number of entries; None if it is
+    * valid. It checks lengths, flags, the order of the keys and the number of entries.
     */
   def problem(content: Array[Byte], entries: Long): Option[String] = {
     var at = 0
@@ -86,7 +86,7 @@ private[keystate] object PlainRun {
     */
   final class Entries(room: Long, whenFull: Entries => Unit) extends ChangeSink {
 
-    /** Counts all entries that were added, those moved out too. */
+    /** Counts all added entries, including those moved out. */
     val statistics = new RunStatistics
     private var bytes = new Array[Byte](Block)
     private var length = 0
@@ -124,10 +124,10 @@ private[keystate] object PlainRun {
 
     def toByteArray: Array[Byte] = Arrays.copyOf(bytes, length)
 
-    /** How many bytes there are now. */
+    /** The number of bytes now. */
     def size: Int = length
 
-    /** Writes the bytes out and begins anew without any. */
+    /** Writes the bytes out and starts again without any. */
     def moveTo(out: OutputStream): Unit = {
       out.write(bytes, 0, length)
       length = 0
@@ -145,10 +145,10 @@ private[keystate] object PlainRun {
       corrupt: Exception => Exception
   ) extends RunCursor {
     private var position = 0
-    // Entries of a family follow each other: so one look at the set is enough for all of them.
+    // Entries of a family are consecutive: so one lookup in the set is enough for all of them.
     private var lastFamily = -1
     private var lastIsWanted = false
-    // Of the entry that comes next, its stored key and value in `bytes`.
+    // The next entry's stored key and value in `bytes`.
     private var key, keyEnd, value, valueEnd = 0
     private var isThere = advance()
 
@@ -233,9 +233,9 @@ private[keystate] object PlainRun {
       if (limit < length) throw new EOFException("a run ends within an entry")
     }
 
-    /** Moves what is left to the front and reads on, until there are `length` bytes or the input
-      * ends. Takes more memory only once the buffer is full: a damaged length must not take all
-      * there is.
+    /** Moves the rest to the front and reads on, until there are `length` bytes or the input ends.
+      * Takes more memory only once the buffer is full: a damaged length must not exhaust the
+      * memory.
       */
     private def refill(length: Int): Unit = {
       val left = limit - position

@@ -6,21 +6,21 @@ import java.nio.charset.StandardCharsets.UTF_8
 import keystate.errors.{CorruptFileException, MissingVersionException, UnsupportedFormatException}
 import keystate.files.{CheckpointStorage, Crc32c, StoreLocation}
 
-/** Run files of a store that another checkpoint lists: a savepoint by reference. Clean-up leaves them
-  * alone, for as long as the reference is there.
+/** Run files of a store that another checkpoint lists: a savepoint by reference. Clean-up keeps
+  * them while the reference exists.
   *
   * A reference is a file `<version>-<id>.ref` among the store's files. It has the paths of the run
-  * files, and a checksum. So it does not matter what becomes of the version's own file: with
-  * checkpoint format v1 a late attempt may replace that. Each savepoint has a reference of its own,
-  * with an id of its own; a run file is free when the last reference to it is gone. Nothing else is
-  * counted, so there is no number that could be wrong.
+  * files, and a checksum. So it does not depend on the version's own file, which a late attempt may
+  * replace with checkpoint format v1. Each savepoint has its own reference, with its own id; a run
+  * file is free when the last reference to it is gone. Nothing else is counted, so no counter can
+  * be wrong.
   *
-  * Nothing is locked. A clean-up that listed the store's files before a reference was written does
-  * not know of it, and may delete at any later time. But it leaves alone what the newest versions of
-  * its list need, and all that come later. So who writes a reference then looks which version is
-  * the newest ([[isSafe]]): only if it is hardly newer than the one that is referred to, the
-  * reference holds. Else it must be given up, and a newer version be referred to. No clock is needed
-  * for that.
+  * There is no lock. A clean-up that listed the store's files before a reference was written does
+  * not know of it, and may delete at any later time. But it keeps the files that the newest
+  * versions of its list need, and all later files. So the writer of a reference then looks up the
+  * newest version ([[isSafe]]): the reference holds only if the newest version is hardly newer than
+  * the referenced one. Otherwise the writer must give it up, and refer to a newer version. That
+  * needs no clock.
   */
 object References {
   private final val Format = 1
@@ -50,8 +50,8 @@ object References {
     }
   }
 
-  /** The paths that a reference has. Throws if they can't be told: then nothing may be deleted. None
-    * if it is gone.
+  /** The paths in a reference. Throws if it can't be read: then nothing may be deleted. None if it
+    * is gone.
     */
   def read(
       storage: CheckpointStorage,
@@ -87,12 +87,12 @@ object References {
     }
   }
 
-  /** Whether no clean-up deletes what a version lists, once references to it are in all of its
-    * stores. To be asked after that, for each store.
+  /** Whether no clean-up deletes the files of a version, once all of its stores have references to
+    * it. Call it after that, for each store.
     *
-    * A clean-up that lists the files from now on finds the reference. One that did before saw at most
-    * the newest version of now, and keeps the one before that too, whatever its settings are; of
-    * what is newer than its list it deletes nothing.
+    * A clean-up that lists the files from now on finds the reference. An earlier clean-up saw at
+    * most the present newest version, and keeps the version before that too, whatever its settings
+    * are; it deletes nothing that is newer than its list.
     */
   def isSafe(storage: CheckpointStorage, location: StoreLocation, version: Long): Boolean = {
     val versions = storage.list(location.folder).flatMap(file => VersionFile.parse(file.name))

@@ -18,8 +18,9 @@ private[keystate] final class ReferredFiles(storage: CheckpointStorage) {
     *   the files of the store
     */
   def in(location: StoreLocation, listed: Seq[StoredFile]): Set[String] = {
-    // A long list comes in several requests. A reference may have been written behind what the first
-    // of them gave, and later ones give versions that are much newer: it would be overlooked.
+    // A long list takes several requests. A reference may have been written before the position
+    // that the first request reached, and later requests may return versions that are much newer:
+    // the reference would be overlooked.
     val files = if (listed.size < OneRequest) listed else storage.list(location.folder)
     val names = files.map(_.name).filter(References.parse(_).isDefined)
     known.filterInPlace { case ((at, name), _) => at != location || names.contains(name) }

@@ -5,17 +5,17 @@ import java.nio.{ByteBuffer, ByteOrder}
 import keystate.files.Crc32c
 import keystate.keygroup.KeyGroupRange
 
-/** Part of a run file, with whole entries: from those of this family and group on, until before
-  * those of the family and group that the next section begins with.
+/** Part of a run file, with whole entries: from those of this family and group on, until before the
+  * next section's first family and group.
   *
   * @param family
-  *   of its first entry, as is `group`
+  *   the family of its first entry; likewise `group`
   * @param offset
-  *   where in the file it begins, in bytes
+  *   its start in the file, in bytes
   * @param length
-  *   how many bytes of the file it has
+  *   its length in the file, in bytes
   * @param crc32c
-  *   of these bytes
+  *   the checksum of these bytes
   */
 private[keystate] final case class Section(
     family: Int,
@@ -25,12 +25,12 @@ private[keystate] final case class Section(
     crc32c: Int
 ) {
 
-  /** Where in the file the bytes after it begin. */
+  /** The offset after the section. */
   def end: Long = offset + length
 }
 
-/** Tells where in a run file the sections are. It stands at the file's end, as a skippable frame of
-  * LZ4, which readers of LZ4 pass over.
+/** The positions of the sections in a run file. The index is at the file's end, as a skippable
+  * frame of LZ4, which readers of LZ4 skip.
   *
   * {{{
   * [magic: 4 bytes][length of the rest: 4 bytes]                   little-endian, by LZ4's format
@@ -39,11 +39,11 @@ private[keystate] final case class Section(
   * }}}
   *
   * A section's length and CRC32C are those of its compressed bytes. A file without an index ends
-  * with LZ4's end mark, four zero bytes, which read as an index say that there are no sections.
+  * with LZ4's end mark, four zero bytes; read as an index, they mean that there are no sections.
   */
 private[keystate] object RunIndex {
 
-  /** LZ4 has sixteen numbers for skippable frames; this one stands for an index of this form. */
+  /** One of LZ4's sixteen numbers for skippable frames; it marks an index of this form. */
   private final val Magic = 0x184d2a5b
   private final val FrameBytes = 8
   private final val SectionBytes = 16
@@ -64,8 +64,8 @@ private[keystate] object RunIndex {
     index.putInt(crc32c(index.array)).putInt(sections.size).array
   }
 
-  /** How many bytes long the index is of a file that ends with these bytes; None when it has none.
-    * That it is an index, `decode` tells.
+  /** The length in bytes of the index of a file with this end; None if it has none. `decode` checks
+    * that it is an index.
     */
   def lengthAtEnd(tail: Array[Byte]): Option[Int] =
     Option
@@ -73,7 +73,7 @@ private[keystate] object RunIndex {
       .filter(bytes => bytes > length(0) && bytes <= Int.MaxValue)
       .map(_.toInt)
 
-  /** The sections an index tells; None when these bytes are no index of a file of this length. */
+  /** The sections in an index; None if these bytes are no index of a file of this length. */
   def decode(index: Array[Byte], fileLength: Long): Option[Vector[Section]] = {
     val in = ByteBuffer.wrap(index)
     val count = (index.length - FrameBytes - FooterBytes) / SectionBytes
@@ -95,7 +95,7 @@ private[keystate] object RunIndex {
     }
   }
 
-  /** The sections in which entries of these families and groups can be, of all those of a file. */
+  /** The sections of a file that can have entries of these families and groups. */
   def choose(
       sections: Vector[Section],
       families: Set[Int],

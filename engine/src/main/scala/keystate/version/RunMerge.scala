@@ -7,9 +7,9 @@ import keystate.backend.{Change, RunCursor, RunFormat}
   * @param cursors
   *   the runs, oldest first; closing this closes them
   * @param keepRemovals
-  *   whether removals are kept, which they must be if an older run could still have the entry
+  *   whether removals are kept, which is necessary if an older run could still have the entry
   * @param isExpired
-  *   tells the entries to be taken as removed; not asked about removals
+  *   whether an entry counts as removed; not called for removals
   */
 private[keystate] final class RunMerge(
     cursors: IndexedSeq[RunCursor],

@@ -9,15 +9,15 @@ import net.jpountz.lz4.LZ4FrameOutputStream.FLG.Bits.BLOCK_INDEPENDENCE
 import keystate.backend.{ChangeSink, RunStatistics}
 import keystate.files.Summed
 
-/** Writes a [[PlainRun]] compressed, in sections that can be read apart. Each is a frame of LZ4,
-  * with independent blocks of 64 KiB and without checksums of its own. A new one begins where the
-  * family or the group changes and the last one is long enough. If there are several, a
-  * [[RunIndex]] after them tells where each one is.
+/** Writes a [[PlainRun]] compressed, in sections that can be read separately. Each section is a
+  * frame of LZ4, with independent blocks of 64 KiB and without checksums of its own. A new section
+  * starts where the family or the group changes, if the current one is long enough. Several
+  * sections are followed by a [[RunIndex]] with their positions.
   */
 private[keystate] object SectionedRun {
 
-  /** How many bytes a section has at least, before compression: few against what a partition has of
-    * a large state, enough to be compressed well.
+  /** The minimum bytes of a section, before compression: small compared with a partition of a large
+    * state, but large enough to compress well.
     */
   final val SectionBytes = 256 * 1024
 
@@ -37,8 +37,8 @@ private[keystate] object SectionedRun {
   private final class Sink(out: OutputStream, sectionBytes: Int) extends ChangeSink {
     private val entries = new PlainRun.Entries(PlainRun.Block, _ => compress())
     private val sections = Vector.newBuilder[Section]
-    // Of the section that is being written: the family and group it begins with, where it begins in
-    // the file, and how many bytes of it were compressed.
+    // The section that is being written: its first family and group, its offset in the file, and
+    // how many bytes of it were compressed.
     private var firstFamily, firstGroup = -1
     private var offset, length = 0L
     private var bytes: Summed = _

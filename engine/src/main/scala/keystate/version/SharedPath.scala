@@ -15,7 +15,7 @@ object SharedPath {
 
   def isShared(path: String): Boolean = path.startsWith("@")
 
-  /** None if this is no such path. */
+  /** None if this is not such a path. */
   def parse(path: String): Option[SharedPath] = path match {
     case Shared(base, operator, in) => Some(SharedPath(base, operator.toLong, in))
     case _ => None

@@ -15,16 +15,16 @@ import keystate.errors.LocalStorageException
 import keystate.keygroup.KeyGroupRange
 
 /** Reads and writes runs as local SST files of RocksDB, with keys and values as in [[RunFormat]].
-  * All of it needs RocksDB's native library. Native objects are closed in the reverse order of
-  * their making, whatever happens.
+  * All of it needs RocksDB's native library. Native objects are always closed in the reverse order
+  * of their creation.
   */
 private[keystate] object SstFiles {
   // In bytes. A lookup whose block is not in the cache reads and decompresses a whole one.
   private final val BlockSize = 8 * 1024
   private final val InitialBuffer = 4 * 1024
 
-  /** For a file that a database takes over at once and reads in place. A lookup unpacks a block, and
-    * ZSTD first builds tables for each.
+  /** For a file that a database takes over and reads in place. Each lookup decompresses a block,
+    * and ZSTD first builds tables for each block.
     */
   final val QuickToRead = CompressionType.LZ4_COMPRESSION
 
@@ -71,9 +71,8 @@ private[keystate] object SstFiles {
     new SstCursor(file, families.toArray.sorted, groups, corrupt)
   }
 
-  /** The entries whose stored keys are from these bytes on, and before the others. Of the file only
-    * the blocks are read that have them, or tell where they are. Throws RocksDBException when one of
-    * these is damaged.
+  /** The entries whose stored keys are in this range. It reads only the file's blocks with these
+    * entries, and the index blocks for them. Throws RocksDBException when one of these is damaged.
     */
   def find(file: File, from: Array[Byte], until: Array[Byte]): Vector[Change] = {
     NativeHandles.loadLibrary()
@@ -92,7 +91,7 @@ private[keystate] object SstFiles {
     } finally handles.close()
   }
 
-  /** Whether all entries of the families are of these groups. Throws RocksDBException when the file
+  /** Whether all entries of the families are in these groups. Throws RocksDBException when the file
     * is damaged.
     */
   def hasOnly(file: File, families: Set[Int], groups: KeyGroupRange): Boolean = {

@@ -4,8 +4,8 @@ import java.io.{BufferedInputStream, FilterInputStream, IOException, InputStream
 
 import net.jpountz.lz4.LZ4FrameInputStream
 
-/** The content of LZ4 frames. What can't be unpacked is an [[java.io.IOException]]: LZ4's own
-  * errors are unchecked ones of several kinds.
+/** The content of LZ4 frames. Input that can't be decompressed is an [[java.io.IOException]]: LZ4's
+  * own errors are unchecked ones of several kinds.
   */
 private[keystate] object UnpackedStream {
 

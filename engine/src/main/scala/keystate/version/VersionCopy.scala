@@ -6,7 +6,7 @@ import keystate.files.{CheckpointStorage, StoreLocation}
 object VersionCopy {
 
   /** @param pathOf
-    *   what the path of a run file is in the copy
+    *   the path of a run file in the copy
     */
   def write(storage: CheckpointStorage, location: StoreLocation, manifest: Manifest)(
       pathOf: String => String

@@ -29,10 +29,9 @@ import keystate.files.{CheckpointStorage, Crc32c, StoreLocation}
   * }}}
   *
   * It is written last and atomically, so a version is complete or does not exist. It needs no other
-  * files than the run files it lists, which have unique names and never change: whatever another
-  * attempt at this or another version writes, it cannot damage this one. With v1 two attempts write
-  * the same name if they have the same partitioning; either file is a complete version made of the same
-  * input.
+  * files than the run files it lists, which have unique names and never change: no other attempt at
+  * this or another version can damage it. With v1 two attempts write the same name if they have the
+  * same partitioning; either file is a complete version made from the same input.
   */
 private[keystate] object VersionFile {
   final val Format = 1
@@ -69,9 +68,10 @@ private[keystate] object VersionFile {
     bytes.length.toLong
   }
 
-  /** Writes a version file where there may be one. If there is none, it is made as one that is new: a
-    * storage that does the request once more, long after it was answered, then leaves what has come
-    * since. One that is the same stays; another one is replaced at once, for somebody may read it.
+  /** Writes a version file that may exist already. If it does not exist, it is created as a new
+    * file: if a storage repeats the request long after its answer, the repeated request then does
+    * not overwrite a later file. An equal file stays; a different one is replaced atomically,
+    * because somebody may read it.
     */
   def replace(storage: CheckpointStorage, location: StoreLocation, manifest: Manifest): Unit = {
     val bytes = encode(manifest)
@@ -86,24 +86,25 @@ private[keystate] object VersionFile {
     }
   }
 
-  /** What follows the version in the name of this manifest's file. */
+  /** The part after the version in the name of this manifest's file. */
   def nameOf(manifest: Manifest): Option[String] =
     manifest.id.orElse {
       val of = manifest.partitioning
       of.rescaledAt.flatMap(_ => of.partitions).map(partitionsName)
     }
 
-  /** What follows the version with v1, for a number of partitions that the query did not begin with. */
+  /** The part after the version with v1, for a number of partitions that differs from the query's
+    * first.
+    */
   def partitionsName(parallelism: Int): String = s"of$parallelism"
 
   /** Matches what `partitionsName` gives. */
   val PartitionsName: Regex = """of(\d+)""".r
 
-  /** Reads a version file and checks all of it: its checksum, and by [[ManifestRules]] what it
-    * says.
+  /** Reads a version file and checks all of it: its checksum, and its content by [[ManifestRules]].
     *
     * @throws MissingVersionException
-    *   there is no such file
+    *   the file does not exist
     * @throws ForeignIdException
     *   `id` can't be part of a version file's name
     * @throws UnsupportedFormatException
@@ -132,8 +133,8 @@ private[keystate] object VersionFile {
     decode(bytes, location, version, id, storage.describe(file))
   }
 
-  /** Whether a version that is not there without an id is there with one: as those have that were
-    * written with Spark's checkpoint format 2.
+  /** Whether a version that does not exist without an id exists with one, because it was written
+    * with Spark's checkpoint format 2.
     */
   def hasOnlyIds(storage: CheckpointStorage, location: StoreLocation, version: Long): Boolean =
     try {

@@ -25,8 +25,8 @@ private[keystate] object VersionFinder {
     manifest
   }
 
-  /** Reads a version file. Where format v1 has one for each of several partitionings, it is that of the
-    * partitioning asked for, or if none is asked for, the newest.
+  /** Reads a version file. If format v1 has files for several partitionings, it reads that of the
+    * requested partitioning, or the newest if none is requested.
     */
   def read(
       storage: CheckpointStorage,
@@ -56,7 +56,7 @@ private[keystate] object VersionFinder {
   ): String =
     VersionFile.path(location, version, nameOf(storage, location, version, id, parallelism))
 
-  /** What follows the version in the file's name. */
+  /** The part after the version in the file's name. */
   private def nameOf(
       storage: CheckpointStorage,
       location: StoreLocation,

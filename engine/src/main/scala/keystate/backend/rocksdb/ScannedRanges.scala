@@ -34,7 +34,7 @@ private[rocksdb] final class ScannedRanges {
     if (range == null) null else range.cursor
   }
 
-  /** Whether the database has an entry; see the result's constants. */
+  /** Whether the database has an entry: `Present`, `Absent` or `Unknown`. */
   def has(group: Int, key: Array[Byte]): Int = {
     val range = find(known =>
       known.group == group && BytewiseOrder.comparator.compare(known.start, key) <= 0 &&

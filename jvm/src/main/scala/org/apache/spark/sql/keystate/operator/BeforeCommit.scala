@@ -4,8 +4,8 @@ import scala.collection.mutable
 
 import org.apache.hadoop.fs.Path
 
-/** What operators look at in this driver when the tasks of a micro-batch are done, before it gets its
-  * entry in the commit log. If that throws, the micro-batch is not committed.
+/** Checks of operators in this driver after the tasks of a micro-batch, before its entry in the
+  * commit log. If a check throws, the micro-batch is not committed.
   */
 private[keystate] object BeforeCommit {
   private final case class Check(batch: Long, run: () => Unit)
@@ -15,7 +15,7 @@ private[keystate] object BeforeCommit {
   /** By checkpoint and operator. */
   private val checks = new mutable.LinkedHashMap[(Path, Long), Check]
 
-  /** Replaces what was to be done before. */
+  /** Replaces the previous check. */
   def put(checkpoint: Path, operator: Long, batch: Long)(check: => Unit): Unit =
     checks.synchronized {
       checks((checkpoint, operator)) = Check(batch, () => check)
@@ -23,7 +23,7 @@ private[keystate] object BeforeCommit {
       ()
     }
 
-  /** Does what is to be done for a micro-batch, once. */
+  /** Runs the checks of a micro-batch, once. */
   def run(checkpoint: Path, batch: Long): Unit = {
     val due = checks.synchronized {
       val found = checks.filter { case ((of, _), check) =>

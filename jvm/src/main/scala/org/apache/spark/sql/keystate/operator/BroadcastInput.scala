@@ -3,7 +3,7 @@ package org.apache.spark.sql.keystate.operator
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeProjection}
 
-/** What is broadcast to a task: in every task of a micro-batch the same rows in the same order. */
+/** The broadcast rows of a task: in every task of a micro-batch the same rows in the same order. */
 private[keystate] final class BroadcastInput(
     val columns: Seq[Attribute],
     output: Seq[Attribute],

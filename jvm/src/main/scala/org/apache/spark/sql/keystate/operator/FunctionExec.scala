@@ -11,17 +11,17 @@ import org.apache.spark.util.AccumulatorV2
 
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
-/** What the operators of streams and of batch queries have in common: a function over the rows of
+/** The part that the operators of streams and of batch queries share: a function over the rows of
   * the left child, and of the right child if there is a second input.
   */
 private[keystate] trait FunctionExec extends BinaryExecNode {
   def function: OperatorFunction
   def spec: OperatorSpec
 
-  /** What the left child's rows are sorted by in a task. */
+  /** The sort order of the left child's rows in a task. */
   def order: Seq[SortOrder]
 
-  /** What is read of the right child. */
+  /** The columns that the operator reads of the right child. */
   def second: Option[SecondInput]
 
   /** The key columns of the left child. */
@@ -33,7 +33,7 @@ private[keystate] trait FunctionExec extends BinaryExecNode {
   /** Whether the right child is read. */
   protected def readsSecond: Boolean
 
-  /** How rows must be spread so that those of a key come to one task. */
+  /** The distribution that brings the rows of a key to one task. */
   protected def byKey(keys: Seq[Attribute]): Distribution
 
   protected def keyedSecond: Option[SecondInput] = second.filter(_.isKeyed)
@@ -44,9 +44,9 @@ private[keystate] trait FunctionExec extends BinaryExecNode {
     case None => UnspecifiedDistribution
   }
 
-  /** Rows need not be sorted by key, because a function finds its states for every row. If the
-    * user asks for an order, that of all rows of a task is that of each key's rows too. To sort by
-    * one column is cheaper than by key and column.
+  /** Rows need not be sorted by key, because a function finds its states for every row. If the user
+    * asks for an order, sorting all rows of a task also sorts each key's rows. Sorting by one
+    * column is cheaper than sorting by key and column.
     */
   override def requiredChildOrdering: Seq[Seq[SortOrder]] =
     Seq(order, keyedSecond.filter(_ => readsSecond).fold(Seq.empty[SortOrder])(_.rows.order))
@@ -57,7 +57,7 @@ private[keystate] trait FunctionExec extends BinaryExecNode {
     keyedSecond.map(right.output -> _)
   )
 
-  /** For each task one element: the rows of each input. Both children have the same partitions. The
+  /** One element for each task: the rows of each input. Both children have the same partitions. The
     * iterators never leave their task.
     *
     * Relies on `mapPartitionsInternal`, which does not clean closures, as Spark's operators do.

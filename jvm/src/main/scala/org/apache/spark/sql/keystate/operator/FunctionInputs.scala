@@ -10,9 +10,9 @@ import org.apache.spark.sql.types.{DataType, NullType}
   * @param left
   *   the left child
   * @param order
-  *   what its rows are sorted by in a task
+  *   the sort order of its rows in a task
   * @param second
-  *   the right child's columns and what is read of it, if it is an input with keys
+  *   the right child's columns and the part that is read, if it is an input with keys
   */
 private[keystate] final case class FunctionInputs(
     left: InputColumns,
@@ -20,7 +20,7 @@ private[keystate] final case class FunctionInputs(
     second: Option[(Seq[Attribute], SecondInput)]
 ) {
 
-  /** Those of each input. */
+  /** The columns of each input. */
   def columns: Seq[InputColumns] = second.fold(Seq(left)) { case (all, keyed) =>
     FunctionInputs.byIndex(
       left,
@@ -38,8 +38,8 @@ private[keystate] final case class FunctionInputs(
     }
   }
 
-  /** What a static input has comes before the rows of the first micro-batch; initial state before
-    * all rows of a batch query too.
+  /** Rows of a static input come before the rows of the first micro-batch; in a batch query initial
+    * state comes before all rows.
     */
   def rowOrder: InputOrder = second match {
     case None => InTurn(Seq(0))
@@ -74,12 +74,11 @@ private[keystate] object FunctionInputs {
 /** The second input of an operator: what it reads of its right child.
   *
   * @param isFirst
-  *   whether it is what the function calls its first input; the left child is the stream, if there
-  *   is one
+  *   whether the function calls it its first input; the left child is the stream, if there is one
   * @param once
-  *   whether the right child is no stream while the left one is, as is known of a physical plan.
-  *   Then it is read in one micro-batch only: the first one, or the first that the operator has with
-  *   it.
+  *   whether the right child is no stream while the left one is, as a physical plan shows. Then it
+  *   is
+  *   read in one micro-batch only: the first one, or the first in which the operator has it.
   */
 private[keystate] final case class SecondInput(
     rows: InputRows,
@@ -91,10 +90,10 @@ private[keystate] final case class SecondInput(
   override def child: Expression = rows
   override def dataType: DataType = NullType
 
-  /** Whether it has keys, as the first input. */
+  /** Whether it has keys, like the first input. */
   def isKeyed: Boolean = role != InputRole.Broadcast
 
-  /** What a checkpoint calls it where it is read once. */
+  /** Its name in a checkpoint, if it is read once. */
   def name: String = role match {
     case InputRole.Broadcast => StaticInputs.Broadcast
     case InputRole.Initial => StaticInputs.Initial
@@ -105,10 +104,10 @@ private[keystate] final case class SecondInput(
     copy(rows = newChild.asInstanceOf[InputRows])
 }
 
-/** What the second input of an operator is for.
+/** The purpose of an operator's second input.
   *
   * @param name
-  *   what Python calls it
+  *   its name in Python
   */
 private[keystate] sealed abstract class InputRole(val name: String)
 
@@ -117,7 +116,8 @@ private[keystate] object InputRole {
   /** For a function of two inputs. Within a micro-batch its rows come after those of the first. */
   case object Connected extends InputRole("connected")
 
-  /** For a function of two inputs. The rows of both come by the first value of their orders. */
+  /** For a function of two inputs. The rows of both are merged by the first value of their orders.
+    */
   case object Merged extends InputRole("merged")
 
   /** Initial state: its rows come before all of the first input, and emit nothing. */
@@ -135,8 +135,8 @@ private[keystate] object InputRole {
         .orElse(throw new IllegalArgumentException(s"unknown role '$name' of an input"))
 }
 
-/** What an operator reads of one of its children. It is an expression, so that Catalyst replaces the
-  * columns in it as it does those in any node. Nothing evaluates it.
+/** The columns that an operator reads of one of its children. It is an expression, so that Catalyst
+  * replaces the columns in it as in any node. Nothing evaluates it.
   *
   * @param keys
   *   the child's columns that make up the key; none if the rows have no keys
@@ -144,7 +144,7 @@ private[keystate] object InputRole {
   *   the child's columns that the function sees; a column that was added for a key is not one of
   *   them
   * @param order
-  *   what the rows of a task are sorted by; none if their order does not matter
+  *   the sort order of a task's rows; none if their order does not matter
   */
 private[keystate] final case class InputRows(
     keys: Seq[Attribute],

@@ -10,11 +10,11 @@ import keystate.keygroup.KeyGroups
 /** The columns of one input of an operator.
   *
   * @param all
-  *   the columns of the rows that come in
+  *   the columns of the incoming rows
   * @param seen
-  *   those of `all` that the function sees
+  *   the columns of `all` that the function sees
   * @param keys
-  *   those of `all` that are the key
+  *   the columns of `all` that are the key
   */
 private[keystate] final case class InputColumns(
     all: Seq[Attribute],
@@ -29,7 +29,7 @@ private[keystate] final class InputReader(columns: InputColumns, maxParallelism:
   /** Reads the event time of rows with the columns that the function sees. */
   val eventTime = new EventTimeReader(columns.seen)
 
-  /** Narrows a row to what the function sees. */
+  /** Narrows a row to the columns that the function sees. */
   val toColumns: InternalRow => InternalRow =
     if (columns.seen == columns.all) identity
     else UnsafeProjection.create(columns.seen, columns.all)

@@ -20,8 +20,8 @@ import org.apache.spark.sql.keystate.metrics.EarliestTime
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.store.StoreConfig
 
-/** Runs a function over rows that are no stream: in a batch query, or in a stream's plan for a table
-  * that is joined, broadcast or read as initial state. Its state lives as long as its tasks.
+/** Runs a function over rows that are no stream: in a batch query, or in a stream's plan for a
+  * table that is joined, broadcast or read as initial state. Its state lasts as long as its tasks.
   *
   * Relies on Spark giving a number, metadata and commits to each `StateStoreWriter` in a stream's
   * plan. So this must not be one.

@@ -44,21 +44,22 @@ import org.apache.spark.sql.keystate.store.StoreConfig
   * Relies on `IncrementalExecution`, which gives state info, watermarks and batch times only to
   * operators that it knows. So this class extends one of them. Spark matches it as
   * `TransformWithStateExec` and updates it through that case class's `copy`, which the shim
-  * overrides to return this class again. Routing, execution and the state schema are this class's own. Metadata
-  * files, progress and metrics are the base's. The base's parameters for its own function, such as
-  * the encoders, are not used. `dataAttributes` are the child's columns that the function sees.
+  * overrides to return this class again. Routing, execution and the state schema are this class's
+  * own. Metadata files, progress and metrics are the base's. The base's parameters for its own
+  * function, such as the encoders, are not used. `dataAttributes` are the child's columns that the
+  * function sees.
   *
   * Spark makes a copy for nearly every rule, in every micro-batch. So construction must cost next
-  * to nothing. In Spark's operator for Python it costs more, so that one is not the base.
+  * to nothing. Spark's operator for Python costs more to construct, so it is not the base.
   *
   * @param base
   *   the parameters of Spark's operator
   * @param function
   *   the user's function
   * @param order
-  *   what the rows of a task are sorted by
+  *   the sort order of a task's rows
   * @param second
-  *   what the right child is for; in the base that child is the initial state
+  *   the purpose of the right child; in the base that child is the initial state
   */
 private[keystate] class KeyedProcessExec(
     base: TransformWithStateExec,
@@ -73,7 +74,7 @@ private[keystate] class KeyedProcessExec(
 
   override protected def withBase(base: TransformWithStateExec): TransformWithStateExec = {
     val unread = base.initialState
-    // Spark tells the operator its number.
+    // Spark gives the operator its number.
     if (stateInfo.isEmpty) base.stateInfo.foreach(QueryOperators.check(_, session))
     new KeyedProcessExec(
       if (readsSecondIn(base.stateInfo)) base
@@ -95,7 +96,7 @@ private[keystate] class KeyedProcessExec(
   override protected def stringArgs: Iterator[Any] =
     Iterator(function, groupingAttributes, dataAttributes, output, timeMode, stateInfo)
 
-  /** None: the base's count what Spark's own function handles do. */
+  /** None: the base's metrics count Spark's own function handles. */
   override def customStatefulOperatorMetrics: Seq[StatefulOperatorCustomMetric] = Nil
 
   /** Whether the right child is read. A static input is read with one micro-batch only: after that
@@ -137,7 +138,7 @@ private[keystate] class KeyedProcessExec(
 
   private def keyColumns: Seq[Attribute] = functionInputs.keys
 
-  /** What the checkpoint says of this operator. */
+  /** The checkpoint's record of this operator. */
   @transient private lazy val record: OperatorRecord =
     OperatorRecord.resolve(getStateInfo, spec, session)
 
@@ -188,7 +189,7 @@ private[keystate] class KeyedProcessExec(
     List(written)
   }
 
-  /** Spark calls this at the same time. Its error for another time mode does not tell the way out. */
+  /** Spark calls this at the same time. Its error for another time mode does not say what to do. */
   override def validateNewMetadata(old: OperatorStateMetadata, now: OperatorStateMetadata): Unit = {
     def timeModeOf(metadata: OperatorStateMetadata) = metadata match {
       case v2: OperatorStateMetadataV2 =>
@@ -233,16 +234,16 @@ private[keystate] class KeyedProcessExec(
   }
 
   /** Whether to run a micro-batch without new input: if a timer is due, or the watermark may make
-    * one due, or keys are to be forgotten. In processing time the base would run one after the other for ever, so that no
-    * trigger would end.
+    * one due, or keys are to be forgotten. In processing time the base would run such batches for
+    * ever, so that no trigger would end.
     */
   override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean =
     nextTimer.value <= System.currentTimeMillis || forgetting.isWaiting ||
       (timeMode == SparkTimeMode.EventTime() && super.shouldRunAnotherBatch(newInputWatermark))
 
-  /** The watermark goes on whatever this operator goes by, because its output may have the event
-    * time column whatever it goes by. Relies on `StateStoreWriter`, which has this method for what
-    * the next operators get. The base gives them none in processing time.
+  /** The watermark passes on in any time mode, because the output may have the event time column in
+    * any time mode. Relies on `StateStoreWriter`, whose method returns the watermark for the next
+    * operators. The base gives them none in processing time.
     */
   override def produceOutputWatermark(inputWatermarkMs: Long): Option[Long] =
     Some(inputWatermarkMs)
@@ -326,7 +327,7 @@ private[keystate] class KeyedProcessExec(
 
   private lazy val budget = Budget.of(spec.states, StoreConfig.in(conf))
 
-  /** How large the partitions' states are after this micro-batch, if there is a limit. */
+  /** The sizes of the partitions' states after this micro-batch, if there is a limit. */
   private lazy val sizes = registered(new SubtaskReports[StateSizes])
 
   private def sizeWatch = new SizeWatch(
@@ -343,7 +344,7 @@ private[keystate] class KeyedProcessExec(
   private def forgetting: Forgetting =
     Forgetting.of(getStateInfo, session.sessionState.newHadoopConf())
 
-  /** The micro-batches of the keys that were to be forgotten and of which something is left. */
+  /** The micro-batches whose keys to forget still have data. */
   private lazy val notForgotten = registered(new CollectionAccumulator[Long])
 
   private var forgetsKeys = false
@@ -357,7 +358,7 @@ private[keystate] class KeyedProcessExec(
     Option.when(own.nonEmpty)(new TaskForgets(getStateInfo.storeVersion, own, notForgotten))
   }
 
-  /** What is late, by the base's rule, which knows the left child only. */
+  /** The condition for late rows, by the base's rule, which knows the left child only. */
   private def lateOf(columns: Seq[Attribute]) = WatermarkSupport.watermarkExpression(
     WatermarkSupport.findEventTimeColumn(
       columns,
@@ -386,7 +387,7 @@ private[keystate] class KeyedProcessExec(
     if (checkBroadcast)
       BroadcastAgreement.check(spec.name, getStateInfo.storeVersion, digests.value.asScala.toSeq)
     val progress = super.getProgress()
-    // Where Spark's logs are not written by Keystate, it is late for that: the batch is committed.
+    // If Keystate does not write Spark's logs, this comes late: the batch is already committed.
     BeforeCommit.run(checkpoint, getStateInfo.storeVersion)
     sizeWatch.metrics(batchTimestampMs.get, progress.numRowsTotal).foreach { case (name, value) =>
       progress.customMetrics.putIfAbsent(name, value)
@@ -421,8 +422,8 @@ private[keystate] object KeyedProcessExec {
   /** The store's key schema if there are no key columns. Each state has its own, as in the base. */
   private val DummyKeySchema = new StructType().add("key", BinaryType)
 
-  /** What a task of a stream does. It is made here because Spark cleans it in each micro-batch, and
-    * for that parses the class that makes it. The operator's is 14 times as large.
+  /** The work of a stream's task. It is made here because Spark cleans it in each micro-batch, and
+    * for that parses the class that makes it. The operator's class is 14 times as large.
     */
   private def processStream(
       tasks: OperatorTasks

@@ -9,15 +9,15 @@ import org.apache.spark.sql.keystate.state.DueTimers
 /** The user's function of a keyed operator, in any language. */
 private[keystate] trait OperatorFunction extends Serializable {
 
-  /** What runs the function in tasks. It is made on the driver. */
+  /** Makes, on the driver, the object that runs the function in tasks. */
   def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): FunctionRunner
 }
 
 /** Runs the user's function in the tasks of one execution. */
 private[keystate] trait FunctionRunner extends Serializable {
 
-  /** Applies the function to rows, and then to the timers that are due, as the result is read: those
-    * too that rows and timers set.
+  /** Applies the function to rows, and then to the timers that are due, while the result is read:
+    * including timers that rows and timers set.
     */
   def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionPass
 }
@@ -25,7 +25,7 @@ private[keystate] trait FunctionRunner extends Serializable {
 /** One pass of a task over its rows and timers. */
 private[keystate] trait FunctionPass {
 
-  /** What the function emitted, in the operator's output columns. */
+  /** The function's results, in the operator's output columns. */
   def output: Iterator[InternalRow]
 
   /** Numbers of state entries put and removed. Valid once `output` was read to its end. */

@@ -16,7 +16,7 @@ import org.apache.spark.sql.keystate.store.{BackendLease, SubtaskScope}
 /** The columns of an operator.
   *
   * @param inputs
-  *   those of each of its inputs
+  *   the columns of each of its inputs
   * @param grouping
   *   the key columns, as they are stored
   */
@@ -26,14 +26,14 @@ private[keystate] final case class OperatorColumns(
     output: Seq[Attribute]
 )
 
-/** What all tasks of one execution have in common.
+/** The part that all tasks of one execution share.
   *
   * @param streaming
   *   whether this is a micro-batch of a stream; false in a batch query
   * @param id
   *   the micro-batch's number
   * @param realTime
-  *   whether rows come, and results are wanted, while the batch lasts
+  *   whether rows arrive, and results leave, while the batch runs
   * @param processingTime
   *   the micro-batch's time, in ms; in real-time mode, when the batch began
   */
@@ -47,13 +47,14 @@ private[keystate] final case class BatchInfo(
     maxParallelism: Int
 )
 
-/** What a task of a keyed operator works on: its states in their backend, and what the function may
-  * know about where it runs. For the task's thread only.
+/** The data of a keyed operator's task: its states in their backend, and facts about where it runs
+  * for the function. Only the task's thread may use it.
   *
   * @param index
-  *   which of the subtasks it is: the number of its store, in a batch query of its partition. That
-  *   of Spark's task is another one where the plan goes on with a union or a coalesce, and then one
-  *   task can be several subtasks
+  *   the subtask's index: the number of its store, in a batch query of its partition. The number of
+  *   Spark's task differs where the plan goes on with a union or a coalesce, and then one task can
+  *   be
+  *   several subtasks
   * @param lease
   *   the task's lease of the backend
   * @param families
@@ -61,7 +62,7 @@ private[keystate] final case class BatchInfo(
   * @param expiries
   *   for each state with a time to live, which entries have expired in this task
   * @param subtask
-  *   keeps what lives longer than the task
+  *   keeps objects that outlive the task
   * @param lateWatermark
   *   rows behind it are late; None while there is no watermark
   * @param beginWatermark
@@ -92,11 +93,11 @@ private[keystate] final class OperatorTaskContext(
   /** Use it only under the lease. */
   val backend: KeyedStateBackend = lease.backend
 
-  /** What each state is read and written through. */
+  /** The reader and writer of each state. */
   val entries: Seq[FamilyEntries] = entriesIn(backend)
 
-  /** The timers that fire in this micro-batch, after its rows. In a batch query all do. In real-time
-    * mode those by processing time fire when the clock passes them; see
+  /** The timers that fire in this micro-batch, after its rows. In a batch query all timers fire. In
+    * real-time mode processing-time timers fire when the clock passes them; see
     * [[org.apache.spark.sql.keystate.realtime.LiveTimers]].
     */
   val due: DueTimers = {
@@ -110,7 +111,7 @@ private[keystate] final class OperatorTaskContext(
 
   val timers: Option[Timers] = timersIn(backend)
 
-  /** What each state is read and written through, where entries are kept in this. */
+  /** The reader and writer of each state, for entries in `stored`. */
   def entriesIn(stored: StateEntries): Seq[FamilyEntries] = spec.states.map { state =>
     FamilyEntries(state, families(state.name), stored, expiries.get(state.name))
   }
@@ -137,7 +138,7 @@ private[keystate] final class OperatorTaskContext(
     new RawKeyedState(families(SystemColumnFamilies.RawKeyedName), backend, groups)
   }
 
-  /** For a batch query: says that no more rows come, and that all time has passed. */
+  /** For a batch query: ends the input, and moves the clocks past all times. */
   def endInput(): Unit = ended = true
 
   /** None while there is no watermark. A batch query has one once its rows have ended. */
@@ -150,7 +151,7 @@ private[keystate] final class OperatorTaskContext(
   /** The broadcast elements that are still to be processed. None if nothing was broadcast. */
   def broadcastInput: Option[BroadcastInput] = if (ended) None else broadcasted
 
-  /** What the function's own metrics counted in this task, and the latencies in it. */
+  /** The values of the function's own metrics in this task, and the latencies in it. */
   def metrics: MetricValues = counted
 
   def addMetrics(values: MetricValues): Unit = counted = counted.merge(values)

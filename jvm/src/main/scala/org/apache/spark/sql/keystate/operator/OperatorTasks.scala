@@ -29,15 +29,15 @@ import org.apache.spark.sql.keystate.spec.{OperatorSpec, SystemColumnFamilies}
 import org.apache.spark.sql.keystate.state.{DueTimers, StateSweeps}
 import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, SubtaskScope}
 
-/** What the tasks of one execution of a keyed operator do. It is sent with every task, so it holds
-  * no plan: for a small micro-batch that would be most of what is sent.
+/** The work of the tasks of one execution of a keyed operator. It is sent with every task, so it
+  * holds no plan: for a small micro-batch the plan would be most of the bytes sent.
   *
   * @param inputOrder
-  *   in which order the rows of the inputs come
+  *   the order in which the rows of the inputs come
   * @param late
-  *   for each input: true for rows behind the watermark, which are dropped or emitted as they are
+  *   for each input: true for rows behind the watermark, which are dropped or emitted unchanged
   * @param forgets
-  *   the keys that are forgotten, if there are any
+  *   the keys to forget, if there are any
   */
 private[keystate] final class OperatorTasks(
     runner: FunctionRunner,
@@ -53,7 +53,7 @@ private[keystate] final class OperatorTasks(
     forgets: Option[TaskForgets] = None
 ) extends Serializable {
 
-  /** What each version says of the key. */
+  /** The key properties that each version records. */
   private val keyedBy = SystemColumnFamilies.keyedBy(DataTypeUtils.fromAttributes(columns.grouping))
 
   /** @param inputs
@@ -85,8 +85,8 @@ private[keystate] final class OperatorTasks(
           noteDigests(task)
           metrics.add("allUpdatesTimeMs", NANOSECONDS.toMillis(System.nanoTime - started))
           sweeps.run(run.updated + run.removed)
-          // Of those that have passed only such are left as wait for a next micro-batch, whatever that
-          // is run for.
+          // Timers that have passed and are left wait for a next micro-batch, whatever that is run
+          // for.
           task.timers
             .flatMap(_.next(TimeDomain.PROCESSING_TIME, after = times.processing))
             .foreach(metrics.nextTimer.add)
@@ -105,7 +105,7 @@ private[keystate] final class OperatorTasks(
     * @param counted
     *   sees the rows of an input that are not late
     * @return
-    *   the pass, and what is emitted: what the function emits, and late rows if somebody reads them
+    *   the pass, and the emitted rows: the function's results, and late rows if they are read
     */
   def begin(task: OperatorTaskContext, inputs: Seq[Iterator[InternalRow]])(
       counted: (Iterator[InternalRow], Int) => Iterator[InternalRow]
@@ -125,7 +125,7 @@ private[keystate] final class OperatorTasks(
     val expired = OperatorTasks.expiries(spec, times, own.family, live = realTime)
     own.family(StateStore.DEFAULT_COL_FAMILY_NAME).foreach { f =>
       val read = StaticInputs.after(f, own.version, state.staticInput)
-      // For who reads the version: its batch went by a clock that is not recorded.
+      // Marks the version for its readers: its batch used a clock that is not recorded.
       val told = if (realTime) SystemColumnFamilies.madeInRealTime(read, own.version + 1) else read
       own.registerFamily(f.name, f.layout, SystemColumnFamilies.ofOneTimeMode(told) ++ keyedBy)
     }
@@ -149,10 +149,10 @@ private[keystate] final class OperatorTasks(
     )
   }
 
-  /** Runs a subtask of a batch query. Its state lives as long as the task.
+  /** Runs a subtask of a batch query. Its state lasts as long as the task.
     *
     * @param index
-    *   which of the operator's `parallelism` partitions it is
+    *   the index of its partition among the operator's `parallelism` partitions
     */
   def processBatch(
       index: Int,
@@ -186,9 +186,9 @@ private[keystate] final class OperatorTasks(
       () => Nil
     )
 
-    // When the input has ended, all time has passed: timers fire until none are left, in one pass
-    // those that don't wait for the next. For a function in Python they have fired already, in its
-    // worker.
+    // When the input has ended, all time has passed: timers fire until none are left; each pass
+    // fires the timers that don't wait for the next pass. For a function in Python they have fired
+    // already, in its worker.
     def timerPasses: Iterator[InternalRow] = {
       task.endInput()
       task.due.nextRound()
@@ -206,7 +206,7 @@ private[keystate] final class OperatorTasks(
     state.info.storeVersion
   )
 
-  /** What all tasks have in common. */
+  /** The part that all tasks share. */
   def batch(streaming: Boolean, parallelism: Int) = BatchInfo(
     streaming,
     realTime,
@@ -251,7 +251,7 @@ private[keystate] object OperatorTasks {
     * @param purges
     *   whether states that the function no longer declares are deleted
     * @param staticInput
-    *   what is read of the inputs that are read once; see [[StaticInputs]]
+    *   the inputs that are read once; see [[StaticInputs]]
     */
   final case class StoredState(
       info: StatefulOperatorStateInfo,
@@ -272,7 +272,7 @@ private[keystate] object OperatorTasks {
     */
   final case class Times(processing: Option[Long], lateRows: Option[Long], watermark: Option[Long])
 
-  /** What has expired in a task, by the names of states with a time to live.
+  /** The expiries of a task, by the names of states with a time to live.
     *
     * @param recorded
     *   finds a state as the last version has it
@@ -305,14 +305,14 @@ private[keystate] object OperatorTasks {
   /** The key of every n-th row is counted, and the counts are added to a sample. */
   final case class KeySampling(every: Int, sample: SubtaskReports[SampledKeys])
 
-  /** What tasks tell the driver besides their rows.
+  /** The reports of tasks to the driver besides their rows.
     *
     * @param values
     *   the operator's metrics, by Spark's names and those of the store
     * @param checkpoints
-    *   takes the ids of the versions that were made; None with checkpoint format v1
+    *   takes the ids of the new versions; None with checkpoint format v1
     * @param nextTimer
-    *   takes the first processing-time timer that is left
+    *   takes the first remaining processing-time timer
     * @param function
     *   takes the function's own metrics; None if it has none
     * @param keys

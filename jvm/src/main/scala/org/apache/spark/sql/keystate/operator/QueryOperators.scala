@@ -16,7 +16,7 @@ import org.apache.spark.sql.keystate.metrics.Recent
 /** Checks at a query's start that its stateful operators are those of its checkpoint.
   *
   * Relies on `IncrementalExecution`, which numbers the operators from the top of the plan down and
-  * makes its own check, without users' names, after that. It tells each operator its number before,
+  * makes its own check, without users' names, after that. It gives each operator its number before,
   * and by then the query's `lastExecution` has the whole plan.
   */
 private[keystate] object QueryOperators {
@@ -45,7 +45,7 @@ private[keystate] object QueryOperators {
   private def numbers(of: Seq[StatefulOperator]): Seq[Long] =
     of.flatMap(_.stateInfo).map(_.operatorId).distinct.sorted
 
-  /** Does nothing but for the first micro-batch of a run. What is only explained has no query. */
+  /** Checks only the first micro-batch of a run. A plan that is only explained has no query. */
   def check(info: StatefulOperatorStateInfo, session: SparkSession): Unit =
     if (info.storeVersion == 0) checked.add(info.queryRunId): Unit // nothing to compare with
     else if (!checked.contains(info.queryRunId))

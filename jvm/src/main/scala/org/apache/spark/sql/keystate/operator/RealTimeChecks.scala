@@ -7,11 +7,11 @@ import org.apache.spark.sql.internal.SQLConf
 import keystate.errors.{BadSettingException, KeystateErrors}
 import org.apache.spark.sql.keystate.shim.RealTimeMode
 
-/** What can't be in a query in real-time mode. */
+/** Checks for features that real-time mode does not support. */
 private[operator] object RealTimeChecks {
 
-  /** Throws if an operator needs all rows of a micro-batch. It is called before a stream that is
-    * broadcast is collected, which would take as long as a batch.
+  /** Throws if an operator needs all rows of a micro-batch. It is called before a broadcast stream
+    * is collected, because collecting would take as long as a batch.
     */
   def ofInputs(second: Option[SecondInput], order: Seq[SortOrder], conf: SQLConf): Unit = {
     def refuse(what: String) = throw KeystateErrors.declaration(
@@ -38,8 +38,8 @@ private[operator] object RealTimeChecks {
     }
   }
 
-  /** Makes Spark's check for what is below an operator. Of the whole query Spark does not make it,
-    * see `RealTimeSession`; it knows nothing of Keystate's operators.
+  /** Makes Spark's check for the plan below an operator. Spark does not check the whole query, see
+    * `RealTimeSession`; it does not know Keystate's operators.
     */
   def ofOperatorsBelow(child: SparkPlan): Unit =
     RealTimeMode.checkOperators(child.transform { case own: FunctionExec => own.left })

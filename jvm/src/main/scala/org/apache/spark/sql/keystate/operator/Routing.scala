@@ -6,15 +6,15 @@ import org.apache.spark.sql.types.{ArrayType, IntegerType, LongType}
 
 import keystate.keygroup.KeyGroups
 
-/** What rows are shuffled by, so that each comes to the subtask of its key. */
+/** The shuffle expressions that send each row to the subtask of its key. */
 private[keystate] object Routing {
 
   /** The key columns with all NaNs and all zeros made the same, as in Spark's own grouping. */
   def normalized(keys: Seq[Attribute]): Seq[Expression] =
     keys.map(NormalizeFloatingNumbers.normalize)
 
-  /** What rows without keys are shuffled by. It uses all of their columns, so that a task that runs
-    * again sends each row where it went before.
+  /** The shuffle expression for rows without keys. It uses all of their columns, so that a task
+    * that runs again sends each row to the same subtask.
     */
   def spreading(columns: Seq[Attribute], parallelism: Int): Expression =
     GetArrayItem(
@@ -28,7 +28,7 @@ private[keystate] object Routing {
     ArrayType(IntegerType, containsNull = false)
   )
 
-  /** What rows are shuffled by, so that Spark's hash partitioning into `parallelism` partitions
+  /** The shuffle expression with which Spark's hash partitioning into `parallelism` partitions
     * sends every row to the subtask that owns its key group. It is the subtask's label, looked up
     * in an array. Relies on Spark placing a row by the murmur3 hash of this one integer; see
     * `KeyGroups.label`.

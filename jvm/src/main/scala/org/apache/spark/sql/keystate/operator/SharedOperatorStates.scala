@@ -6,18 +6,18 @@ import java.util.{Map => JMap}
 import keystate.checkpoint.OperatorState
 import org.apache.spark.sql.keystate.metrics.Recent
 
-/** The operator state of all subtasks, which tasks with union lists begin with. The tasks of a
-  * micro-batch that run in one process read it once: else so many tasks would read so many files
-  * each. It is kept while there is memory for it.
+/** The operator state of all subtasks, with which tasks with union lists begin. The tasks of a
+  * micro-batch that run in one process read it once: otherwise every task would read the files of
+  * all subtasks. It is kept while there is memory for it.
   */
 private[keystate] object SharedOperatorStates {
 
-  /** What a micro-batch begins with. A run of a query commits a version once, so this names one
-    * content.
+  /** The state that a micro-batch begins with. A run of a query commits a version once, so this
+    * identifies one content.
     */
   final case class Beginning(queryRun: String, operator: Long, version: Long)
 
-  /** How many beginnings are kept: of the queries that start at the same time. */
+  /** How many beginnings are kept, for queries that start at the same time. */
   private final val Kept = 16
 
   private final class Shared {

@@ -12,13 +12,13 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.metadata.RecordedStates
 import org.apache.spark.sql.keystate.metrics.Recent
 
-/** Which static inputs an operator has read. Each is read once, in one micro-batch: when that is
-  * committed, the version that it made says so, and so do all later ones. A micro-batch that is run
-  * again begins with the version before, and reads the input again.
+/** Records which static inputs an operator has read. Each is read once, in one micro-batch: when
+  * that is committed, its version records the input, and so do all later versions. A micro-batch
+  * that is run again begins with the version before, and reads the input again.
   *
-  * It is said by the property `read` of Spark's default family, which each store has: names with
-  * commas between, `query` if a micro-batch of a query made the version, and what was read. A
-  * checkpoint that was made for a query to begin from has an empty one.
+  * The record is the property `read` of Spark's default family, which each store has: names
+  * separated by commas, `query` if a micro-batch of a query made the version, and the inputs that
+  * were read. A checkpoint that was made for a query to start from has an empty one.
   */
 private[keystate] object StaticInputs {
   val Connected = "connected"
@@ -51,18 +51,18 @@ private[keystate] object StaticInputs {
   def lacks(input: String, recorded: Seq[StateFamily]): Boolean =
     isUnread(input, in(recorded))
 
-  /** Whether an input is still to be read, by what the last micro-batch has noted. Initial state is
-    * for an operator that no query has had yet, others may come to it later.
+  /** Whether an input is still unread, by the record of the last micro-batch. Initial state is for
+    * an operator that no query has had yet; other inputs may be added later.
     */
   def isUnread(input: String, noted: Set[String]): Boolean =
     if (input == Initial) noted.isEmpty else !noted(input)
 
-  /** What a micro-batch notes.
+  /** The record of a micro-batch.
     *
     * @param noted
-    *   by the one before
+    *   the record of the micro-batch before
     * @param input
-    *   what it reads, if it reads a static input
+    *   the static input that it reads, if it reads one
     */
   def noting(noted: Set[String], input: Option[String]): Set[String] = noted ++ input + Query
 
@@ -84,7 +84,7 @@ private[keystate] object StaticInputs {
     * @param default
     *   the family in the version that it begins with
     * @param input
-    *   what it reads, if it reads a static input
+    *   the static input that it reads, if it reads one
     */
   def after(default: StateFamily, version: Long, input: Option[String]): Map[String, String] = {
     val before = if (version == 0) Set.empty[String] else in(Seq(default))
@@ -94,9 +94,9 @@ private[keystate] object StaticInputs {
   /** A family of a version that is written and not made by a query.
     *
     * @param from
-    *   the families of the operator that it is made from; None of a new operator
+    *   the families of the operator that it is made from; None for a new operator
     * @param hasRun
-    *   whether a new operator goes on in the place of one that a query has had
+    *   whether a new operator replaces one that a query has had
     */
   def written(
       family: StateFamily,

@@ -5,14 +5,14 @@ import org.apache.spark.sql.catalyst.expressions.{
   Attribute, BoundReference, RowOrdering, SortOrder, UnsafeProjection
 }
 
-/** The rows of a task, of one input or of two. A row is valid until the next one is asked for. */
+/** The rows of a task, from one input or two. A row is valid until the next one is requested. */
 private[keystate] sealed abstract class TaskRows extends Iterator[InternalRow] {
 
   /** The index of the input from which `next` took the last row. */
   def input: Int
 }
 
-/** In which order a task has the rows of its inputs. It is sent with tasks. */
+/** The order in which a task gets the rows of its inputs. It is sent with tasks. */
 private[keystate] sealed trait InputOrder {
 
   /** @param inputs
@@ -54,8 +54,8 @@ private[keystate] final case class InTurn(order: Seq[Int]) extends InputOrder {
   }
 }
 
-/** The rows of two inputs by one value, by which each of them is sorted. Where both have the same
-  * value, those of the first input come first.
+/** Merges the rows of two inputs by one value, by which each input is sorted. For equal values rows
+  * of the first input come first.
   *
   * @param by
   *   the value and its order, for each input
@@ -89,8 +89,8 @@ private[keystate] final case class MergedBy(by: Seq[SortOrder], columns: Seq[Seq
   }
 }
 
-/** The next row of an input, and the value that it is sorted by. The row is looked up only when it
-  * is asked for, because that may end the life of the row before.
+/** The next row of an input, and its sort value. The row is fetched only when it is needed, because
+  * that may invalidate the row before.
   */
 private final class Head(rows: Iterator[InternalRow], valueOf: UnsafeProjection) {
   private var row: InternalRow = _ // null: not looked up yet

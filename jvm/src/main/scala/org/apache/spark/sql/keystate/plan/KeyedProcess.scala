@@ -15,9 +15,9 @@ import org.apache.spark.sql.keystate.spec.OperatorSpec
   * query.
   *
   * @param rows
-  *   what it reads of `left`
+  *   the columns that it reads of `left`
   * @param second
-  *   what it reads of `right`; None if it has one input, then `right` is empty
+  *   the columns that it reads of `right`; None if it has one input, then `right` is empty
   */
 private[keystate] case class KeyedProcess(
     function: OperatorFunction,
@@ -58,7 +58,7 @@ private[keystate] object KeyedProcess {
     * @param second
     *   its second input, if it has one
     * @param schema
-    *   of what the function emits
+    *   the schema of the function's results
     */
   def of(
       function: OperatorFunction,

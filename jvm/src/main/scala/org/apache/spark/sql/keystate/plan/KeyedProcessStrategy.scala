@@ -11,7 +11,7 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.operator.{InputRole, KeyedBatchExec, KeyedProcessExec}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, TimeMode}
 
-/** Plans what is in this package, in streams and in batch queries. */
+/** Plans this package's nodes, in streams and in batch queries. */
 private[keystate] object KeyedProcessStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case process: KeyedProcess => exec(process) :: Nil
@@ -43,8 +43,8 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
 
   private def ofStream(process: KeyedProcess): KeyedProcessExec = {
     import process.{function, left, output, right, rows, second, spec}
-    // Made by Spark, so that its parameters, which differ between versions, stand nowhere here.
-    // `IncrementalExecution` fills in what is taken out.
+    // Spark makes it, so that this code does not name its parameters, which differ between
+    // versions. `IncrementalExecution` fills in the missing ones.
     val ofBatch = TransformWithStateExec
       .generateSparkPlanForBatchQueries(
         keyDeserializer = NoExpression,
@@ -53,7 +53,7 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
         dataAttributes = rows.columns,
         statefulProcessor = null,
         timeMode(process),
-        // Only Spark's metadata uses this: whatever the mode, the function decides what it emits.
+        // Only Spark's metadata uses this: in any mode the function decides what it emits.
         OutputMode.Update(),
         keyEncoder = null,
         outputObjAttr = NoAttribute,
@@ -70,11 +70,11 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
     new KeyedProcessExec(base, output, function, spec, rows.order, read)
   }
 
-  // Stand in for what Spark's own function would have in the operator that Keystate's extends.
+  // Placeholders for the parameters of Spark's own function in the base of Keystate's operator.
   private val NoExpression = Literal(null)
   private val NoAttribute = AttributeReference("none", NullType)()
 
-  /** What an operator goes by. Throws if its input does not have what the function needs. */
+  /** The time mode of an operator. Throws if its input does not have what the function needs. */
   def timeMode(process: KeyedProcess): SparkTimeMode = {
     val streaming = process.left.isStreaming
     val mode = timeMode(process.spec, streaming, hasWatermark(process))

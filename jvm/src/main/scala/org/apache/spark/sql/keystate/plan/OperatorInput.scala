@@ -24,7 +24,7 @@ import org.apache.spark.sql.keystate.operator.InputRows
   * @param child
   *   the Dataset's plan, with extra columns for keys that are not columns of the Dataset
   * @param rows
-  *   what the operator reads of it
+  *   the columns that the operator reads of it
   */
 private[keystate] final case class OperatorInput(child: LogicalPlan, rows: InputRows) {
   def keys: Seq[Attribute] = rows.keys
@@ -53,7 +53,7 @@ private[keystate] final case class OperatorInput(child: LogicalPlan, rows: Input
     DataTypeUtils.toAttributes(marks)
   }
 
-  /** The input, where this column has the event time. That is told as for a watermark. */
+  /** The input, with this column as its event time, marked like a column with a watermark. */
   def timedBy(column: String): OperatorInput = {
     def refuse(problem: String) =
       throw KeystateErrors.declaration(s"The event time column '$column' $problem.")
@@ -99,7 +99,7 @@ private[keystate] object OperatorInput {
     val selected =
       try df.select(keys: _*).queryExecution.analyzed
       catch {
-        // Of a name that is not there Spark looks for others like it, and fails at a backtick.
+        // For an unknown name Spark looks for similar ones, and fails at a backtick.
         case e: AnalysisException if e.getCondition == "INVALID_ATTRIBUTE_NAME_SYNTAX" =>
           throw refused(None)
       }
@@ -114,8 +114,8 @@ private[keystate] object OperatorInput {
     OperatorInput(child, InputRows(checked(resolved), plan.output, ordered(df, order)))
   }
 
-  /** The name of a column of a file source that only those have who ask for it, if an expression
-    * uses one: Spark adds it to the source, so that this is another plan.
+  /** The name of a file source's hidden column, if an expression uses one: Spark adds it to the
+    * source only on request, so the plan would be a different one.
     */
   private def hiddenColumn(selected: LogicalPlan): Option[String] =
     selected.references.collectFirst { case MetadataAttribute(column) => column.name }

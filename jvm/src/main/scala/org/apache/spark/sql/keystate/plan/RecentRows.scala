@@ -24,10 +24,11 @@ private[plan] final class RecentRows(types: Seq[DataType]) {
   private var seen = 0
   private var repeats = 0
 
-  /** Whether so few of the first rows were repeats that to go on looking would not pay. */
+  /** Whether the first rows had so few repeats that looking further does not pay off. */
   def isOff: Boolean = places == null
 
-  /** Whether a row is not known to have come before. It may be changed afterwards. */
+  /** Whether a row is not known to have occurred before. The caller may change the row afterwards.
+    */
   def isNew(row: UnsafeRow): Boolean = {
     val (base, offset, size) = (row.getBaseObject, row.getBaseOffset, row.getSizeInBytes)
     var isRepeat = false

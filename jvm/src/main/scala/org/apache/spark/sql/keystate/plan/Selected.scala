@@ -7,8 +7,8 @@ import org.apache.spark.sql.functions.expr
 import org.apache.spark.sql.types.Metadata
 import org.apache.spark.sql.{Column, DataFrame, Dataset}
 
-/** What is selected of rows before they are made fewer, and of what comes of them. Python tells it
-  * with the call: for columns that it made itself, each part of them would be a call.
+/** The projections before and after a partial aggregate. Python sends them as SQL text in one call;
+  * a Column built over py4j costs a call for each expression.
   *
   * @param read
   *   expressions of SQL
@@ -24,8 +24,8 @@ private[keystate] final class Selected private (read: Seq[String], made: Seq[Col
 private[keystate] object Selected {
 
   /** @param json
-    *   a list of expressions that are read; and a list of those that are made, each with its name and
-    *   its metadata
+    *   a list of the expressions before; and a list of those after, each with its name and its
+    *   metadata
     */
   def fromJson(json: String): Selected = {
     val JArray(List(JArray(read), JArray(made))) = parse(json): @unchecked

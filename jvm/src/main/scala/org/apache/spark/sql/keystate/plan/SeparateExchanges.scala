@@ -6,13 +6,13 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.EventTimeWate
 import org.apache.spark.sql.execution.{ColumnarRule, SparkPlan}
 
 /** Keeps Spark from reading one shuffle for several operators of a stream, if the watermark comes
-  * through it. Spark works out the watermarks of the next micro-batch from this one's plan, and does
-  * not look for them behind a shuffle that is read again: the second operator would get none, and its
-  * timers and windows would never fire.
+  * through it. Spark computes the watermarks of the next micro-batch from this one's plan, and does
+  * not look for them behind a reused shuffle: the second operator would get none, and its timers
+  * and windows would never fire.
   *
-  * Relies on columnar rules running before shuffles are reused, and on two shuffles being the same
-  * only if their `advisoryPartitionSize` is. Only adaptive execution reads that, which streams don't
-  * have.
+  * Relies on columnar rules running before shuffles are reused, and on two shuffles being equal
+  * only if their `advisoryPartitionSize` is. Only adaptive execution reads that, which streams
+  * don't have.
   */
 private[keystate] object SeparateExchanges extends Rule[SparkPlan] {
 

@@ -48,8 +48,8 @@ private[keystate] object TransformWithStateRule extends Rule[SparkPlan] {
 
   /** Throws if the version that an operator begins with was committed for another number of
     * partitions: by the driver that had the checkpoint before, after this start had rescaled it.
-    * Relies on the ids in the commit log, one for each partition; an operator without keys has one,
-    * whatever the number.
+    * Relies on the ids in the commit log, one for each partition; an operator without keys always
+    * has one.
     */
   private def checkPartitions(operator: SparkPlan with StatefulOperator): Unit = for {
     info <- operator.stateInfo

@@ -5,10 +5,10 @@ import keystate.errors.CheckpointException
 import keystate.files.CheckpointStorage
 import org.apache.spark.sql.keystate.shim.LogEntries
 
-/** Finds the number of partitions of the state after a committed micro-batch. It follows from what
-  * was committed: the ids in the commit log or, with checkpoint format v1, the version files. The
-  * number in the offset log only says how the micro-batch was begun: a rescale by another driver
-  * may have changed it since.
+/** Finds the number of partitions of the state after a committed micro-batch, from committed files:
+  * the ids in the commit log or, with checkpoint format v1, the version files. The number in the
+  * offset log is only that with which the micro-batch was started: a rescale by another driver may
+  * have changed it since.
   *
   * @param operators
   *   all operators, in order
@@ -29,7 +29,7 @@ private[keystate] final class CommittedPartitions(
   /** The number of partitions after a micro-batch.
     *
     * @param inLog
-    *   the number of partitions in the offset log, where that tells it
+    *   the number of partitions in the offset log, if the log has it
     */
   def of(batch: Long, commit: LogEntries.Commit, inLog: Option[Int]): Int = {
     val recorded = inLog.getOrElse(1)
@@ -45,13 +45,13 @@ private[keystate] final class CommittedPartitions(
     }
   }
 
-  /** The number of partitions that the files of checkpoint format v1 tell: one in which all
-    * operators have the version. If there are several, one was made from another, or both from the
-    * same version and input. Then the number in the offset log counts, if it is one of them.
+  /** The number of partitions in the files of checkpoint format v1: one in which all operators have
+    * the version. If there are several, one was made from another, or both from the same version
+    * and input. Then the number in the offset log counts, if it is one of them.
     */
   private def ofFiles(version: Long, recorded: Int): Int = {
     val keyed = operators.filter(isKeyed)
-    // Usually one file tells the number. But a Spark operator without keys has any number in its
+    // Usually one file shows the number. But a Spark operator without keys has any number in its
     // file.
     val isRecorded =
       if (keyed.nonEmpty) keyed.exists(countsOf(_, version) == Seq(recorded))

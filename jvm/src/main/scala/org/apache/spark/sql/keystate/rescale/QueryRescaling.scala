@@ -56,10 +56,10 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
   private val local = new LocalFolder(() => Utils.createTempDir(namePrefix = "keystate-rescale"))
   private val commits = QueryLogs.commits(conf, root)
 
-  /** Returns the number of partitions before, which is `wanted` if there was nothing to do.
+  /** Returns the previous number of partitions, which is `wanted` if there was nothing to do.
     *
     * @param wanted
-    *   None keeps the number that the committed state has, whatever the logs say
+    *   None keeps the number of the committed state, whatever the logs say
     */
   def run(wanted: Option[Int]): Int =
     try {
@@ -94,7 +94,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
       val before = offsets.partitions(latest)
       val entries = committed.toSeq.map(_._1).filter(_ < latest) :+ latest
       val pinned = entries.flatMap(offsets.partitions)
-      // Where nothing tells it, and nothing is committed, it is what the session has.
+      // If nothing shows the number, and nothing is committed, it is the session's.
       val current = committed.fold(before.orElse(wanted).getOrElse(0)) { case (id, commit) =>
         committedPartitions.of(id, commit, offsets.partitions(id).orElse(before))
       }
@@ -124,8 +124,8 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
       )
   )
 
-  /** Of a first micro-batch that is pending they are what it has written. All metadata is there
-    * before its first task begins: if some is missing, there is no state yet.
+  /** While the first batch is pending, these are the stores it has written so far. All metadata
+    * exists before its first task begins: if some is missing, there is no state yet.
     */
   private lazy val sparkStores: Map[Long, Seq[SparkStoreMetadata]] = commits.latest match {
     case Some((batch, _)) => operators.sparkStores(Some(batch))
@@ -202,8 +202,8 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     local
   )
 
-  /** The first micro-batch is pending: late attempts at it must not replace what it writes with the
-    * new number of partitions.
+  /** The first micro-batch is pending: late attempts at it must not replace files that it writes
+    * with the new number of partitions.
     */
   private def rescaleNothing(partitions: Int): Unit = {
     checkOperators(partitions)
@@ -237,10 +237,9 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
     }
   }
 
-  /** Deletes what a first micro-batch has written that was not committed, where the logs know nothing of
-    * it: in real-time mode it has its entry in the offset log at its end. Spark refuses to begin a
-    * first micro-batch beside it. A state that had more than one version stays: there the logs are
-    * lost.
+  /** Deletes the uncommitted state of a first micro-batch that is not in the logs: in real-time
+    * mode a micro-batch gets its entry in the offset log at its end. Spark refuses to start a first
+    * micro-batch if there is state. A state with more than one version stays: its logs are lost.
     */
   private def dropUncommitted(): Unit = {
     val state = new Path(root, "state")
@@ -262,7 +261,7 @@ private[keystate] final class QueryRescaling(session: SparkSession, checkpoint: 
 
 private object QueryRescaling {
 
-  /** The name of a version file, whatever follows the version. */
+  /** The name of a version file, with any text after the version. */
   private val Version = """(\d+)(?:\D.*)?\.keystate""".r
 
   private val Provider = SQLConf.STATE_STORE_PROVIDER_CLASS.key

@@ -11,14 +11,15 @@ import org.json4s.{DefaultFormats, Formats}
 import keystate.files.KnownProcess
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
 
-/** The folder `_keystate/rescale` of a checkpoint, by which another process asks the driver of an
-  * elastic query for another number of partitions. As long as such a query runs there is the file
-  * `listener`. Who asks writes `<id>.request`. The driver writes `<id>.answer` and deletes the
-  * request; who asked deletes the answer. Nothing depends on these files but who waits for them.
+/** The folder `_keystate/rescale` of a checkpoint. In it, another process asks the driver of an
+  * elastic query for another number of partitions. While such a query runs, the file `listener`
+  * exists. The requester writes `<id>.request`. The driver writes `<id>.answer` and deletes the
+  * request; the requester deletes the answer. Only those who wait for these files depend on them.
   *
-  * A request says who asked and until when that waits. One whose asker has ended, or waits no longer,
-  * is deleted and not carried out: a later driver would else do what nobody wants any more. The time
-  * is the asker's, so the clocks of both machines must agree to some seconds.
+  * A request names its requester and the time until which the requester waits. If the requester has
+  * ended, or no longer waits, the driver deletes the request without carrying it out: otherwise a
+  * later driver would carry out an outdated request. The time is on the requester's clock, so the
+  * clocks of both machines must agree to some seconds.
   */
 private[keystate] final class RescaleRequests(checkpoint: Path, conf: Configuration) {
   import RescaleRequests._
@@ -29,7 +30,7 @@ private[keystate] final class RescaleRequests(checkpoint: Path, conf: Configurat
 
   // The driver's side.
 
-  /** Lets others ask, or no longer. Answers that nobody took go. */
+  /** Starts or ends accepting requests. Answers that nobody took are deleted. */
   def listen(isOn: Boolean): Unit =
     if (isOn) {
       names.filter(_.endsWith(".answer")).foreach(name => files.delete(new Path(folder, name)))
@@ -43,7 +44,7 @@ private[keystate] final class RescaleRequests(checkpoint: Path, conf: Configurat
     asked.map(id -> _.partitions)
   }
 
-  /** Whether who asked waits. */
+  /** Whether the requester still waits. */
   def isWanted(id: String): Boolean = wanted(id).isDefined
 
   private def wanted(id: String): Option[Asked] =

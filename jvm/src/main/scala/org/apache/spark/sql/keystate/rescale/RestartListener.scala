@@ -24,16 +24,17 @@ import org.apache.spark.sql.keystate.shim.{RealTimeMode, StatefulPlanShim}
 import org.apache.spark.sql.keystate.store.StoreConfig
 
 /** Takes the checkpoint of a query that starts, so that no other driver goes on with it. Rescales
-  * it if the query is started with another `spark.sql.shuffle.partitions` than its state has.
+  * the checkpoint if the query is started with another `spark.sql.shuffle.partitions` than its
+  * state has.
   *
   * Relies on `StreamExecution.runStream`: on the query's own thread it posts the started event
   * synchronously, before it reads the offset log and the commit log. The setting counts only if it
-  * was set, not by its default. Relies on `StreamExecution.sparkSessionForStream`: it is the query's
-  * own, and Spark takes its settings once the log is read. The query may be of another session than
-  * the active one: Spark
-  * knows the queries of all sessions of a driver (`SharedState.activeStreamingQueries`), each from
-  * before its thread starts. Spark only logs what a listener throws. So a failure is kept with
-  * the checkpoint, and fails the query when it is planned or writes its log.
+  * was set, not by its default. Relies on `StreamExecution.sparkSessionForStream`: it is the
+  * query's own session, and Spark takes its settings once the log is read. The query may belong to
+  * another session than the active one: Spark lists the queries of all sessions of a driver
+  * (`SharedState.activeStreamingQueries`), each from before its thread starts. Spark only logs a
+  * listener's exceptions. So a failure is kept with the checkpoint, and fails the query when it is
+  * planned or writes its log.
   */
 class RestartListener extends StreamingQueryListener with Logging {
   import RestartListener._

@@ -9,12 +9,12 @@ import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner}
 import org.apache.spark.sql.keystate.shim.RealTimeMode
 
-/** Holds a query between two micro-batches, so that a stop cuts nothing off and leaves nothing to do
-  * again.
+/** Holds a query between two micro-batches, so that a stop interrupts no micro-batch and leaves
+  * none to run again.
   *
-  * Not in real-time mode, where a micro-batch has its entry in the offset log at its end, and not
-  * where Spark's logs are not written by Keystate: there it only tells when a micro-batch has ended,
-  * and the next one may have begun by the time the query is stopped.
+  * It does not hold queries in real-time mode, where a micro-batch has its entry in the offset log
+  * at its end, nor queries whose logs Keystate does not write: there it only reports the end of a
+  * micro-batch, and the next one may have begun when the query is stopped.
   */
 private[keystate] object StopAfterBatch {
 
@@ -43,7 +43,7 @@ private[keystate] object StopAfterBatch {
 
   def letGo(checkpoint: String): Unit = CheckpointOwner.letGo(new Path(checkpoint))
 
-  /** Tells micro-batches apart. */
+  /** Identifies a micro-batch. */
   private def lastBatch(query: StreamExecution): Option[String] =
     Option(query.lastProgress).map(progress => s"${progress.batchId} ${progress.timestamp}")
 }

@@ -4,14 +4,14 @@ import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
 import org.apache.spark.util.ShutdownHookManager
 
-/** Ends a query when the JVM is told to end (SIGTERM), at the end of its micro-batch, before
-  * Spark's own hooks end executors and the context. Relies on Spark's hooks running by priority, the highest first, and one
-  * after the other.
+/** Ends a query when the JVM is asked to end (SIGTERM), at the end of its micro-batch, before
+  * Spark's own hooks end executors and the context. Relies on Spark's hooks running by priority,
+  * the highest first, and one after the other.
   *
   * @param running
-  *   the query as it runs then: an elastic query may have started again
+  *   returns the current query: an elastic query may have started again
   * @param graceMillis
-  *   how long to wait for the micro-batch's end; then it is cut off
+  *   how long to wait for the micro-batch's end; then it is interrupted
   */
 private[keystate] final class StopAtShutdown(
     running: () => Option[StreamExecution],

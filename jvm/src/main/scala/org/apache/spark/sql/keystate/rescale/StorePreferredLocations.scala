@@ -22,14 +22,14 @@ import keystate.localrecovery.PreferredLocations
 import org.apache.spark.sql.keystate.operator.KeyedProcessExec
 import org.apache.spark.sql.keystate.store.StoreConfig
 
-/** Where a query's stores are when it is held before a stop, so that the next run of it goes on there
-  * with what is in memory.
+/** Records where a query's stores are when the query is held before a stop, so that its next run
+  * can use the entries in the executors' memory.
   *
-  * Relies on Spark's coordinator of state stores, which knows the executor of each store of a run,
-  * forgets them when the run ends, and is asked by the RDDs of stateful operators for the preferred
-  * location of each of their tasks. An executor that loads a store tells the coordinator so; what
-  * was told here before is only a preference. Tasks wait for it for `spark.locality.wait`, as they
-  * do from one micro-batch to the next.
+  * Relies on Spark's coordinator of state stores. The coordinator knows the executor of each store
+  * of a run, forgets them when the run ends, and gives the RDDs of stateful operators the preferred
+  * location of each task. An executor that loads a store reports it to the coordinator; earlier
+  * reports from here are only a preference. Tasks wait for the preferred executor for
+  * `spark.locality.wait`, as they do from one micro-batch to the next.
   */
 private[keystate] object StorePreferredLocations extends Logging {
 
@@ -43,7 +43,7 @@ private[keystate] object StorePreferredLocations extends Logging {
 
   private final case class Noted(operators: Seq[Operator], untilNanos: Long)
 
-  /** By the query's id. */
+  /** By query id. */
   private val noted = new ConcurrentHashMap[UUID, Noted]
 
   /** Takes note of where a query's stores are now. */
@@ -55,14 +55,14 @@ private[keystate] object StorePreferredLocations extends Logging {
       noted.put(query.id, Noted(operators(query), System.nanoTime + seconds * 1000000000L)): Unit
   }
 
-  /** Lets a query that starts, with so many partitions, prefer the executors of its last run, and those
-    * that have come since.
+  /** Makes a query that starts with this number of partitions prefer the executors of its last run,
+    * and those added since.
     */
   def prefer(query: StreamExecution, partitions: Int): Unit =
     Option(noted.remove(query.id)).filter(_.untilNanos - System.nanoTime > 0).foreach { last =>
       atBest("which executors a query prefers") {
         val now = hosts(query)
-        // As Spark makes it. A query that goes on from a copy has its stores elsewhere.
+        // The path as Spark builds it. A query that continues from a copy has its stores elsewhere.
         val root = new Path(query.resolvedCheckpointRoot, "state").toString
         if (now.size > 1)
           last.operators.filter(_.root == root).foreach(prefer(query, _, partitions, now))
@@ -115,7 +115,7 @@ private[keystate] object StorePreferredLocations extends Logging {
         )
     })
 
-  /** Those of any operator. */
+  /** The store names of any operator. */
   private lazy val storeNames = StateStoreId.DEFAULT_STORE_NAME +:
     SymmetricHashJoinStateManager.allStateStoreNames(LeftSide, RightSide)
 

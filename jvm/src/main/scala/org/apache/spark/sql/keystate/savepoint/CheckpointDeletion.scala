@@ -8,13 +8,13 @@ import org.apache.spark.sql.keystate.files.{
   CheckpointBases, CheckpointFiles, CheckpointOwner, OwnerFiles
 }
 
-/** Deletes a checkpoint, or a savepoint. What savepoints by reference need of it stays, until the last
-  * of them is deleted too.
+/** Deletes a checkpoint, or a savepoint. Files that savepoints by reference need stay until the
+  * last of these savepoints is deleted.
   *
-  * First it writes that the checkpoint is not to be read, then it looks for references. Whoever makes
-  * a savepoint writes its references first, and then looks whether the checkpoint may be read. So at
-  * least one of the two sees the other. When nothing refers to the checkpoint, what it refers to in
-  * others is let go of, last. It can be cut off anywhere, and done again.
+  * It first marks the checkpoint as unreadable, then looks for references. The maker of a savepoint
+  * writes its references first, and then checks whether the checkpoint may be read. So at least one
+  * of the two sees the other. When nothing refers to the checkpoint, it releases its own references
+  * to other checkpoints, last. A deletion can be interrupted anywhere, and repeated.
   */
 private[keystate] final class CheckpointDeletion(root: Path, conf: Configuration) {
   private val fs = root.getFileSystem(conf)
@@ -48,7 +48,9 @@ private[keystate] final class CheckpointDeletion(root: Path, conf: Configuration
     }
   }
 
-  /** The checkpoint that has this one's place need not ask for it any more, whatever is there later. */
+  /** The checkpoint that has taken this one's place need not look here any more, whatever is
+    * written here later.
+    */
   private def forgetSuccessor(): Unit =
     CheckpointOwner.moved(root, files).map(new Path(_)).foreach { to =>
       val there = CheckpointFiles.create(to, conf)
@@ -72,7 +74,7 @@ private[keystate] final class CheckpointDeletion(root: Path, conf: Configuration
 
   private def letGo(base: Path, reference: String): Unit = if (fsOf(base).exists(base)) {
     new StoredReferences(base, conf).release(reference)
-    // What was kept of it for this one's sake.
+    // The part of the original that was kept for this checkpoint.
     if (fsOf(base).exists(new Path(base, "_keystate/deleted")))
       new CheckpointDeletion(base, conf).run(): Unit
   }

@@ -33,22 +33,22 @@ import org.apache.spark.sql.keystate.shim.LogEntries
   * place, and that folder is then renamed. So it appears whole, if the file system renames a folder
   * in one step.
   *
-  * In an object store it is written where it is to be, because nothing there renames a folder. A
-  * file `_keystate/unfinished` is the first to be written and is deleted at the end. No query starts
-  * on a checkpoint that has it, and nothing else reads such a one.
+  * An object store can't rename a folder, so there it is written in its final place. The file
+  * `_keystate/unfinished` is written first and deleted last. While it exists no query starts on the
+  * checkpoint, and nothing else reads it.
   *
   * @param place
-  *   where it is to be; or a link to that
+  *   its final place, or a link to that
   * @param exists
-  *   makes the error for a place where something is already
+  *   makes the error for a place that is not free
   * @param links
   *   whether run files are hard links and not copies
   * @param alwaysInPlace
   *   whether it is written as in an object store, wherever it is
   * @param beforeSeen
-  *   what is done when all is written in its place, and nobody can read it yet
+  *   runs when everything is written in its place, and nobody can read it yet
   * @param fork
-  *   of a [[Fork]] whose it is; else it has the query's id of the source
+  *   the [[Fork]] that it belongs to; else it has the query id of the source
   */
 private[keystate] final class CheckpointDraft(
     source: QueryCheckpoint,
@@ -70,7 +70,8 @@ private[keystate] final class CheckpointDraft(
 
   private val inPlace = alwaysInPlace || CheckpointFiles.isObjectStore(target, conf)
 
-  /** Whether a file appears in its place without a rename that takes a request, or a process. */
+  /** Whether a file appears in its place without a rename, which would take a request or a process.
+    */
   private val isDirect =
     CheckpointFiles.isObjectStore(target, conf) || CheckpointFiles.isPlainLocal(target, conf)
 
@@ -87,11 +88,11 @@ private[keystate] final class CheckpointDraft(
 
   private def isFree: Boolean = !fs.exists(target) || fs.listStatus(target).isEmpty
 
-  /** Writes all of it. If anything fails, nothing is left behind. */
+  /** Writes everything. If anything fails, nothing is left behind. */
   def write(body: => Unit): Unit = {
     checkFree()
-    // The first file: of logs without it Spark says so before a query can learn that this was cut
-    // off.
+    // The first file: without it Spark reports incomplete logs before a query can find out that
+    // this was interrupted.
     def all(): Unit = {
       fork.fold(copyNeeded("metadata")) { identity =>
         identity.successor match {
@@ -130,7 +131,7 @@ private[keystate] final class CheckpointDraft(
     try {
       body
       new CheckpointOperators(conf, root).writeFound()
-      // Another one may have been made there meanwhile, which stays.
+      // Somebody may have made another checkpoint there meanwhile, which stays.
       checkFree()
       try fs.delete(target, false)
       catch { case _: IOException if !isFree => throw exists(target.toString) }
@@ -156,19 +157,20 @@ private[keystate] final class CheckpointDraft(
   def copy(names: Seq[String]): Unit =
     copyAndTell(names): Unit
 
-  /** Returns those that are not there. */
+  /** Returns the names of missing files. */
   private def copyAndTell(names: Seq[String]): Seq[String] =
     Concurrently.map(names.distinct)(name => name -> copyFile(name)).collect { case (name, false) =>
       name
     }
 
-  /** Whether it is there. */
+  /** Returns whether the file exists. */
   private def copyFile(name: String): Boolean =
     try {
       copy(checked(name), name)
       true
     } catch {
-      // The same exceptions tell of a file that can't be opened, and of a target that can't be made.
+      // The same exceptions stand for a file that can't be opened, and for a target that can't be
+      // made.
       case _: FileNotFoundException | _: NoSuchFileException
           if !source.files.exists(checked(name)) =>
         false
@@ -211,15 +213,15 @@ private[keystate] final class CheckpointDraft(
     ()
   }
 
-  /** Copies the files that hold the state of operators after a micro-batch. Throws if one is
-    * missing. What the source shares with another checkpoint becomes the copy's own.
+  /** Copies the files with the state of operators after a micro-batch. Throws if one is missing.
+    * Files that the source shares with another checkpoint become the copy's own.
     *
     * @param operators
     *   each with its number in the copy
     * @param between
-    *   is called before each file
+    *   called before each file
     * @return
-    *   how many bytes the run files have
+    *   the total bytes of the run files
     */
   def copyState(
       batch: CommittedBatch,
@@ -282,13 +284,13 @@ private[keystate] final class CheckpointDraft(
     VersionCopy.write(storage, location, manifest)(pathOf)
   }
 
-  /** Copies the logs as they are after a micro-batch, the entry of the next one if that was begun, and
-    * what sources keep. Later ones are left out. Spark also reads the entry before the last one.
-    * Throws if a file is gone that a stateful source goes on from.
+  /** Copies the logs as they are after a micro-batch, the entry of the next one if that was
+    * started, and the files of sources. Later entries are left out. Spark also reads the entry
+    * before the last one. Throws if a file is gone that a stateful source continues from.
     */
   def copyLogs(batch: CommittedBatch): Unit = {
-    // What the sources keep of it is written before the entry, so that is copied after it. A
-    // running query deletes it soon, so it comes before all else.
+    // Sources write their files before the entry, so the entry is copied after them. A running
+    // query deletes the files soon, so they come first.
     val newest = copyBegun(batch).orElse(QueryLogs.offsets(conf, source.root).get(batch.number))
     val named = newest.toSeq.flatMap(NamedSegments.of)
     copyAndTell(named).headOption.foreach { file =>
@@ -316,9 +318,9 @@ private[keystate] final class CheckpointDraft(
     QueryLogs.commits(conf, root).replace(session, batch, changed)
   }
 
-  /** Copies what the next micro-batch was begun with: a sink may have its rows already, and know it by
-    * its number. So the copy runs it again with the same input. Its number of partitions is that of
-    * the copy: the next one may have been begun after a rescale. Returns its entry.
+  /** Copies the next micro-batch's entry: a sink may already have that batch's rows, by its number.
+    * So the copy runs the batch again with the same input. The number of partitions is that of the
+    * copy, because the batch may have been started after a rescale. Returns its entry.
     */
   private def copyBegun(batch: CommittedBatch): Option[LogEntries.Offsets] = {
     val next = batch.number + 1
@@ -334,13 +336,13 @@ private[keystate] final class CheckpointDraft(
     begun
   }
 
-  /** Takes along which keys are to be forgotten, if the copy is for a query that goes on. To be called
-    * once the logs are copied.
+  /** Copies the requests to forget keys, if the copy is for a query that goes on. Call it once the
+    * logs are copied.
     *
     * @param last
     *   the last committed micro-batch
     * @param operators
-    *   those whose keys are as they were, and their numbers in the copy
+    *   the operators with unchanged keys, and their numbers in the copy
     */
   def copyRequests(last: Long, operators: Long => Option[Long] = Some(_)): Unit =
     if (fork.forall(_.successor.nonEmpty)) {
@@ -409,7 +411,7 @@ private[keystate] object CheckpointDraft {
   def beside(target: Path, end: String): Path =
     below(target.getParent, s".${target.getName}.$end")
 
-  /** By itself a name with a colon would be taken for a URL. */
+  /** A name with a colon alone would be taken for a URL. */
   private def below(folder: Path, name: String) = new Path(folder, new Path(null, null, name))
 
   /** The names of the folders in which a checkpoint is made, next to its place. */
@@ -422,7 +424,7 @@ private[keystate] object CheckpointDraft {
 
   def isDraft(folder: Path): Boolean = Any.matches(folder.getName)
 
-  /** The name of the place for which a folder is, or was made. */
+  /** The name of the place that a folder is, or was made for. */
   def targetName(folder: Path): String = folder.getName match {
     case Any(name, _) => name
     case name => name

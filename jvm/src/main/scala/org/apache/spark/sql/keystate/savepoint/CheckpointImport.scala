@@ -17,7 +17,7 @@ import org.apache.spark.sql.keystate.shim.LogEntries
 
 /** Makes a checkpoint of Keystate from one that Spark's own state store providers wrote. It is the
   * same query after the same micro-batch. The state is in Keystate's files, and the offset log
-  * names Keystate's provider, so that Spark uses it when the query goes on. A pending micro-batch
+  * names Keystate's provider, so that Spark uses it when the query continues. A pending micro-batch
   * stays pending.
   */
 private[keystate] final class CheckpointImport(
@@ -59,8 +59,8 @@ private[keystate] final class CheckpointImport(
     batch.number
   }
 
-  /** What Spark reads when it goes on: the last committed micro-batch, the one before it, and a
-    * pending one.
+  /** The entries that Spark reads when it continues: the last committed micro-batch, the one before
+    * it, and a pending one.
     */
   private def logs(log: String, last: Long): Seq[String] =
     (last - 1 to last + 1).map(number => s"$log/$number")

@@ -6,12 +6,12 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
 import org.apache.spark.sql.keystate.files.{OwnerFiles, QueryLogs}
 
-/** Which query a copy of a checkpoint is for.
+/** The query of a checkpoint's copy.
   *
   * @param query
   *   the id of its query
   * @param successor
-  *   of a copy that is to take the place of a checkpoint
+  *   for a copy that will replace a checkpoint
   */
 private[keystate] final case class CopyIdentity(
     query: String = UUID.randomUUID.toString,
@@ -20,7 +20,7 @@ private[keystate] final case class CopyIdentity(
 
 private[keystate] object CopyIdentity {
 
-  /** Of a copy that is to take the place of a checkpoint. */
+  /** For a copy that will replace a checkpoint. */
   def ofSuccessor(original: QueryCheckpoint): CopyIdentity = {
     val query = QueryLogs
       .query(original.root, original.files)

@@ -17,20 +17,21 @@ import keystate.version.PinnedVersions
 import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 
-/** A copy of a checkpoint as it was after a committed micro-batch. It needs nothing of the original.
+/** A copy of a checkpoint as it was after a committed micro-batch. It needs nothing of the
+  * original.
   *
-  * The query may run meanwhile, in any process. What is copied is written once, but for two things:
+  * The query may run meanwhile, in any process. The copied files never change, with two exceptions:
   * with format v1 a late attempt may replace a version's file, see [[CheckpointDraft]], and a
-  * rescale replaces a batch's entries in the logs, so they are looked at again after they were
-  * copied. The versions are pinned, so clean-up leaves their files alone until the copy is done. If
-  * a file is gone all the same, there is no copy.
+  * rescale replaces a batch's entries in the logs, so they are checked again after the copy. The
+  * versions are pinned, so clean-up keeps their files until the copy is done. If a file is gone
+  * despite that, there is no copy.
   *
   * @param version
-  *   after which the state is what the copy has; by default the last one that is committed
+  *   the copy has the state after this version; by default after the last committed one
   * @param links
   *   whether its run files are hard links
   * @param fork
-  *   of a [[Fork]] whose it is
+  *   the [[Fork]] that it belongs to
   */
 private[keystate] final class Savepoint(
     checkpoint: QueryCheckpoint,
@@ -80,7 +81,7 @@ private[keystate] final class Savepoint(
     }
   }
 
-  /** For lists of savepoints only: where nothing can be written there is no list. */
+  /** Only for lists of savepoints: if the checkpoint is read-only there is no list. */
   private def tell(batch: Long, shared: Long): Unit =
     try {
       val now = System.currentTimeMillis
@@ -119,9 +120,9 @@ private[keystate] final class Savepoint(
 
 private[keystate] object Savepoint {
 
-  /** Makes a savepoint that copies no run files. Where both are on one local disk, each run file gets
-    * a second name there (a hard link), so neither needs the other, whatever becomes of it.
-    * Elsewhere it is a [[SharedSavepoint]]. Returns the micro-batch that it holds.
+  /** Makes a savepoint that copies no run files. If both are on one local disk, each run file gets
+    * a second name there (a hard link), so the two are independent of each other. Elsewhere it is a
+    * [[SharedSavepoint]]. Returns the micro-batch that it holds.
     */
   def byReference(
       checkpoint: QueryCheckpoint,
@@ -141,7 +142,7 @@ private[keystate] object Savepoint {
     else shared()
   }
 
-  /** Whether an error is of a file that is not there. */
+  /** Whether an error means a missing file. */
   private[savepoint] def isGone(error: Exception): Boolean = error match {
     case e: KeystateException => Gone(e.errorCode)
     case _ => error.isInstanceOf[FileNotFoundException]

@@ -15,7 +15,7 @@ private[keystate] final class SavepointList(root: Path, conf: Configuration) {
 
   private val records = new SavepointRecords(root, conf)
 
-  /** As JSON, in the order of what they have: by micro-batch, and then by time. Clocks are set back.
+  /** As JSON, ordered by micro-batch, and then by time, because clocks are set back.
     *
     * @param in
     *   the folder whose savepoints are listed; None for all
@@ -39,8 +39,8 @@ private[keystate] final class SavepointList(root: Path, conf: Configuration) {
     compact(render(JArray(listed.flatMap { case (id, record) => describe(id, record) }.toList)))
   }
 
-  /** Lets go of what a savepoint has of this checkpoint, which was deleted by other means than
-    * [[CheckpointDeletion]].
+  /** Releases a savepoint's references to this checkpoint, after the savepoint was deleted by other
+    * means than [[CheckpointDeletion]].
     */
   def forget(savepoint: Path): Unit = {
     if (savepoint.getFileSystem(conf).exists(savepoint))
@@ -52,7 +52,7 @@ private[keystate] final class SavepointList(root: Path, conf: Configuration) {
     ids.foreach(new StoredReferences(root, conf).release)
   }
 
-  /** None if it was deleted, and has nothing of this checkpoint's. */
+  /** None if it was deleted, and refers to nothing of this checkpoint. */
   private def describe(id: String, record: Record): Option[JObject] = {
     val path = new Path(record.savepoint)
     val fs = path.getFileSystem(conf)
@@ -60,7 +60,7 @@ private[keystate] final class SavepointList(root: Path, conf: Configuration) {
     val isMade = record.state == SavepointRecords.Made
     val refers = isMade && record.kind == SavepointRecords.References
     if (!isThere && !refers) {
-      // One that is begun has nothing there yet.
+      // A savepoint that is being made has nothing there yet.
       if (isMade || System.currentTimeMillis - record.time > PinnedVersions.LeaseMillis)
         records.delete(id)
       None
@@ -90,7 +90,8 @@ private[keystate] final class SavepointList(root: Path, conf: Configuration) {
     }
   }
 
-  /** Whether a query has gone on from it, or an offline change, so it may have more by now. */
+  /** Whether a query, or an offline change, has continued from it, so that it may have more by now.
+    */
   private def isUsed(savepoint: Path, batch: Long): Boolean =
     CheckpointOwner.wasTaken(savepoint, conf) ||
       QueryLogs.commits(conf, savepoint).batches.exists(_ > batch)

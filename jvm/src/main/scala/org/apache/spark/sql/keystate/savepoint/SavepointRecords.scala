@@ -9,14 +9,14 @@ import org.json4s.{DefaultFormats, Extraction, Formats, JObject}
 
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 
-/** The savepoints of a checkpoint, in its folder `_keystate/savepoints`: a file for each, with its id
-  * as name. It is written once, when the savepoint's files are there. As long as they are written
-  * there is another one, which says where: so a list has those that were cut off.
+/** The savepoints of a checkpoint, in its folder `_keystate/savepoints`: a file for each, named by
+  * its id. It is written once, when the savepoint's files exist. While they are written, another
+  * file says where: so a list includes interrupted savepoints.
   *
-  * For a savepoint by reference it decides whether its references count. Whoever makes the savepoint
-  * writes that it is made, and only then lets others see it. Whoever finds references without a
-  * record for long writes that they are abandoned, and only then deletes them. The storage lets only
-  * one of the two write.
+  * For a savepoint by reference the file decides whether its references count. The maker of the
+  * savepoint writes that it is made, and only then lets others see it. Whoever finds old references
+  * without a record writes that they are abandoned, and only then deletes them. The storage lets
+  * only one of the two write.
   */
 private[keystate] final class SavepointRecords(checkpoint: Path, conf: Configuration) {
   import SavepointRecords._
@@ -25,7 +25,7 @@ private[keystate] final class SavepointRecords(checkpoint: Path, conf: Configura
   private val folder = new Path(checkpoint, "_keystate/savepoints")
   private val files = CheckpointFiles.create(folder, conf)
 
-  /** Tells lists of a savepoint while it is made. Where nothing can be written there is no list. */
+  /** Lists a savepoint while it is made. If nothing can be written there is no list. */
   def telling[T](place: Path, kind: String)(make: => T): T = {
     val id = UUID.randomUUID.toString
     val begun = Record(Begun, s"$place", kind, -1, System.currentTimeMillis, 0)
@@ -40,11 +40,11 @@ private[keystate] final class SavepointRecords(checkpoint: Path, conf: Configura
   /** Writes that a savepoint is made. False if it was abandoned. */
   def make(id: String, record: Record): Boolean = decide(id, record).state == Made
 
-  /** Writes that nothing comes of a savepoint. False if it is made. */
+  /** Writes that a savepoint is abandoned. False if it is made. */
   def abandon(id: String): Boolean =
     decide(id, Record(Abandoned, "", "", 0, 0, 0)).state == Abandoned
 
-  /** What is known of a savepoint, after this is written unless there was something. */
+  /** Writes a savepoint's record unless there is one, and returns the record that counts. */
   private def decide(id: String, record: Record): Record = {
     files.mkdirs(folder)
     try {

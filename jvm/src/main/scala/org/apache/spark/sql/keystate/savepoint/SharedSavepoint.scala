@@ -15,26 +15,26 @@ import keystate.version.{FileSource, Manifest, References, SharedPath}
 import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.{CheckpointBases, CheckpointOwner}
 
-/** A savepoint that has its own logs and version files, and lists the run files of the checkpoint that
-  * it is made from. These never change. They stay there as long as there is a reference to them
+/** A savepoint that has its own logs and version files, and lists the run files of the checkpoint
+  * that it is made from. These files never change. They stay while there is a reference to them
   * ([[References]]).
   *
-  * Its steps, each of which may be the last one that is done:
-  *   1. References are written, one for each store. Until step 4 they count for nobody.
-  *   1. It is looked up that every clean-up leaves the files alone ([[References.isSafe]]), and that
-  *      the checkpoint is not being deleted. A query that was too quick gets another try, with a newer
+  * Its steps, after each of which the process may die:
+  *   1. Write references, one for each store. Until step 4 they count for nobody.
+  *   1. Check that every clean-up keeps the files ([[References.isSafe]]), and that
+  *      the checkpoint is not being deleted. If the query was too quick, try again with a newer
   *      version.
-  *   1. The savepoint is written in its place, first the file that says that it is not finished.
-  *   1. The checkpoint's record of savepoints says that it is made ([[SavepointRecords]]). If it says
-  *      that it was abandoned, this gives up.
-  *   1. The file that says that it is not finished is deleted. From now on the savepoint can be read.
+  *   1. Write the savepoint in its place, first the file that marks it as unfinished.
+  *   1. Write into the checkpoint's record of savepoints that it is made ([[SavepointRecords]]). If
+  *      the record says that it was abandoned, give up.
+  *   1. Delete the file that marks it as unfinished. From now on the savepoint can be read.
   *
-  * So whoever can read it has references that count. What is left of a process that died before step
-  * 4 are references without a record, which [[StoredReferences.sweep]] finds; and a folder that nobody
-  * reads. After step 4 only [[CheckpointDeletion]] of the savepoint lets go of the files.
+  * So every readable savepoint has references that count. A process that died before step 4 leaves
+  * references without a record, which [[StoredReferences.sweep]] finds, and a folder that nobody
+  * reads. After step 4 only [[CheckpointDeletion]] of the savepoint releases the files.
   *
   * @param fork
-  *   of a [[Fork]] whose it is
+  *   the [[Fork]] that it belongs to
   */
 private[keystate] final class SharedSavepoint(
     source: QueryCheckpoint,
@@ -80,7 +80,7 @@ private[keystate] final class SharedSavepoint(
         case e: Exception if !maySee && version.isEmpty && Savepoint.isGone(e) => false
         case _: WentOn => false
         case e: Throwable =>
-          // Once it may be seen, it keeps its references whatever happens.
+          // Once it may be visible, it keeps its references in any case.
           if (!maySee)
             try references.forget(id)
             catch { case NonFatal(suppressed) => e.addSuppressed(suppressed) }
@@ -114,7 +114,7 @@ private[keystate] final class SharedSavepoint(
     ()
   }
 
-  /** Whether the references hold. To be asked once they are written. */
+  /** Whether the references hold. Call it once they are written. */
   private def isSafe(batch: CommittedBatch, versions: Seq[(StoreLocation, Manifest)]): Boolean = {
     CheckpointOwner.checkFinished(source.root, source.files) // it may be being deleted
     val bases = usedBases(versions)
@@ -175,7 +175,7 @@ private object SharedSavepoint {
   /** The logs were changed meanwhile. */
   private final class WentOn extends RuntimeException
 
-  /** How often a version is tried that the query then leaves behind. */
+  /** How many versions are tried, when the query is too quick for each. */
   private final val Attempts = 20
 
   private def isShared(path: String) = SharedPath.isShared(path)

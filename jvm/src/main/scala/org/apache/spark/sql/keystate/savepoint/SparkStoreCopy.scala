@@ -46,7 +46,7 @@ private[keystate] final class SparkStoreCopy(
 
 private[keystate] object SparkStoreCopy {
 
-  /** Where stores are: a checkpoint's folder of states, and the settings of the stores. */
+  /** The place of stores: a checkpoint's folder of states, and the settings of the stores. */
   final case class Place(state: String, conf: StateStoreConf)
 
   private def copy(

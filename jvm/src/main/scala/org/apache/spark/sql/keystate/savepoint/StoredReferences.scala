@@ -24,9 +24,8 @@ private[keystate] final class StoredReferences(root: Path, conf: Configuration) 
     }
   }
 
-  /** Deletes references of which nothing came: whoever wrote them died. Those of the last minutes are
-    * left alone, for they may be of a savepoint that is being made; if it takes longer, it fails.
-    * Returns the others.
+  /** Deletes abandoned references, whose writers died. References of the last minutes stay, because
+    * a savepoint may be in progress; if it takes longer, it fails. Returns the remaining ones.
     */
   def sweep(): Seq[Found] = {
     val now = System.currentTimeMillis
@@ -41,8 +40,8 @@ private[keystate] final class StoredReferences(root: Path, conf: Configuration) 
     needed.flatMap(_._2)
   }
 
-  /** Lets go of what a savepoint needs of this checkpoint. It must be out of use, or never have been
-    * seen.
+  /** Releases a savepoint's references to this checkpoint. The savepoint must be out of use, or
+    * never have been visible.
     */
   def release(id: String): Unit = {
     val isMade = !records.abandon(id)
@@ -50,8 +49,8 @@ private[keystate] final class StoredReferences(root: Path, conf: Configuration) 
     if (isMade) records.delete(id)
   }
 
-  /** As `release`, for one of which nobody but its maker can know. It writes nothing, for the disk may
-    * be full.
+  /** Like `release`, for a savepoint that only its maker can know. It writes nothing, because the
+    * disk may be full.
     */
   def forget(id: String): Unit = delete(all().filter(_.id == id))
 

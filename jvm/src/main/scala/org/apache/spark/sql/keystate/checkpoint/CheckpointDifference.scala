@@ -64,7 +64,7 @@ private[keystate] object CheckpointDifference {
   private def keyOf(layout: Layout): Array[Byte] => Array[Byte] =
     if (layout == Layout.Grouped) GroupedKey.prefixOf else identity
 
-  /** An operator in one of the two checkpoints. That checkpoint may not have it. */
+  /** An operator in one of the two checkpoints. The checkpoint may lack the operator. */
   private final class Side(checkpoint: QueryCheckpoint, operator: Long) {
     private val batch = checkpoint.batch(checkpoint.lastBatch)
     private val manifests: Map[String, Seq[Manifest]] =

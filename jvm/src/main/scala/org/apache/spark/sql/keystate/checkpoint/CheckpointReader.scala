@@ -13,17 +13,18 @@ import org.apache.spark.sql.keystate.files.CheckpointFiles
 import org.apache.spark.sql.keystate.operator.StaticInputs
 import org.apache.spark.sql.keystate.spec.SystemColumnFamilies
 
-/** What is read of checkpoints without a Spark job, as JSON, and requests to forget keys. It needs
-  * Spark's classes, and no session: [[org.apache.spark.sql.keystate.LocalBridge]] runs it in a JVM of its own.
+/** Reads checkpoints without a Spark job, as JSON, and writes requests to forget keys. It needs
+  * Spark's classes, but no session: [[org.apache.spark.sql.keystate.LocalBridge]] runs it in a JVM
+  * of its own.
   */
 private[keystate] class CheckpointReader(settings: => Configuration) {
   private lazy val conf = settings
 
-  /** What is in a checkpoint. */
+  /** The content of a checkpoint. */
   def inspect(checkpoint: String): String =
     reading(checkpoint)(new CheckpointReport(_).inspect())
 
-  /** Reads all of a checkpoint. Returns what is wrong. */
+  /** Reads all of a checkpoint. Returns the problems. */
   def verify(checkpoint: String): String =
     reading(checkpoint)(new CheckpointReport(_).verify(working))
 
@@ -31,7 +32,7 @@ private[keystate] class CheckpointReader(settings: => Configuration) {
   def statistics(checkpoint: String): String =
     reading(checkpoint)(new CheckpointStatistics(_, working)())
 
-  /** How far `verify` or `statistics` is, which another thread called: as in `3/20`. */
+  /** The progress of `verify` or `statistics` in another thread, such as `3/20`. */
   def progress: String = working.toString
 
   private val working = new Progress
@@ -52,7 +53,7 @@ private[keystate] class CheckpointReader(settings: => Configuration) {
   def describeState(checkpoint: String, operator: Long, state: String, version: Long): String =
     reading(checkpoint)(lookup(_, operator, state, version).describe)
 
-  /** What one key has in a state after a committed micro-batch: see [[StateLookup]]. */
+  /** One key's value in a state after a committed micro-batch: see [[StateLookup]]. */
   def lookUp(
       checkpoint: String,
       operator: Long,
@@ -77,7 +78,7 @@ private[keystate] class CheckpointReader(settings: => Configuration) {
   def describeOperator(checkpoint: String, operator: Long): String =
     reading(checkpoint)(new KeyHistory(_, numbered(operator)).describe)
 
-  /** What one key had after each micro-batch: see [[KeyHistory]]. */
+  /** One key's value after each micro-batch: see [[KeyHistory]]. */
   def history(checkpoint: String, operator: Long, key: String, first: Long, until: Long): String =
     reading(checkpoint)(new KeyHistory(_, numbered(operator)).versions(key, first, until))
 
@@ -89,12 +90,12 @@ private[keystate] class CheckpointReader(settings: => Configuration) {
   def forget(checkpoint: String, operator: Long, keys: String): String =
     reading(checkpoint)(new KeyRequests(_, numbered(operator)).write(parse(keys)))
 
-  /** Where something is left of a key: see [[KeyRequests]]. */
+  /** The places where data of a key is left: see [[KeyRequests]]. */
   def traces(checkpoint: String, operator: Long, keys: String): String =
     reading(checkpoint)(new KeyRequests(_, numbered(operator)).traces(parse(keys)))
 
-  /** The recorded clock of a micro-batch that was begun, its number of partitions, and whether it ran
-    * in real-time mode and takes in initial state. Its watermark and that of the one before it are 0
+  /** The recorded clock of a started micro-batch, its number of partitions, and whether it ran in
+    * real-time mode and takes in initial state. Its watermark and that of the one before it are 0
     * if there is none yet.
     */
   def clock(checkpoint: String, operator: Long, batch: Long): String = reading(checkpoint) {
@@ -121,7 +122,7 @@ private[keystate] class CheckpointReader(settings: => Configuration) {
       manifestAfter(opened, operator, batch - 1)
         .exists(manifest => StaticInputs.lacks(StaticInputs.Initial, manifest.families)))
 
-  /** Of the first partition. None where the version is not kept any more. */
+  /** The manifest of the first partition. None if the version no longer exists. */
   private def manifestAfter(opened: QueryCheckpoint, operator: Long, batch: Long) =
     try Some(opened.manifest(opened.batch(batch), operator, 0, StoreLocation.DefaultStore))
     catch { case _: MissingVersionException => None }

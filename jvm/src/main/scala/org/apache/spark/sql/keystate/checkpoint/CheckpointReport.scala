@@ -13,7 +13,7 @@ import keystate.errors.{
 }
 import keystate.version.Manifest
 
-/** What is in a checkpoint, as JSON. */
+/** The content of a checkpoint, as JSON. */
 private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
   import checkpoint._
 
@@ -42,7 +42,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
         case e: CheckpointException => problems += e.getMessage
       }
     problems ++= lostOperators.map(_.getMessage)
-    // Without all of them it can't be told how the others are partitioned.
+    // If one is missing, the partitioning of the others is unknown.
     val whole = if (lostOperators.isEmpty) operators else Nil
     if (whole.nonEmpty) checking(problems ++= lostMetadata.map(_.getMessage))
     progress.begin(whole.map(id => Try(stores(id).size * partitionsOf(id).size).getOrElse(0)).sum)
@@ -69,7 +69,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     segments.foreach { case (log, name) =>
       checking(log.read(name).chunks.foreach(log.rows))
     }
-    // If an entry is damaged, that is among the problems already.
+    // A damaged entry is already among the problems.
     if (damaged.isEmpty)
       problems ++= NamedSegments.missing(root, conf).map { file =>
         new MissingSourceFileException(s"$file", null).getMessage
@@ -86,7 +86,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     )
   }
 
-  /** What a driver leaves that was rescaling the query, and came no further. */
+  /** A file of a driver that began to rescale the query and did not finish. */
   private def editedLog: Option[String] =
     try
       for {
@@ -101,7 +101,7 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
 
   private lazy val damaged = damagedEntries
 
-  /** Damaged entries alone are reported, and not what can't be checked without them. */
+  /** Damaged entries alone are reported, without the parts that can't be checked without them. */
   private def isReadable(batch: Long): Boolean = !damaged.exists(_._1 == batch)
 
   /** Versions of committed micro-batches that are missing, from the oldest kept version on. */
@@ -163,7 +163,9 @@ private[keystate] final class CheckpointReport(checkpoint: QueryCheckpoint) {
     )
   }
 
-  /** JSON of the columns of an operator's key, as text. Null if it has none, or nothing tells it. */
+  /** JSON of the columns of an operator's key, as text. Null if it has no key, or the columns are
+    * unknown.
+    */
   private def key(id: Long, manifests: Seq[Manifest]): JValue = {
     val found = for {
       of <- manifests.headOption if record(id).isDefined

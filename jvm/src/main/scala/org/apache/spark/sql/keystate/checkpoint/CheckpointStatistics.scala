@@ -11,9 +11,9 @@ import keystate.version.{FileSource, Manifest}
 import org.apache.spark.sql.keystate.size.{StateSample, UntouchedKeys}
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
-/** How a checkpoint's state is spread and how it grew, as JSON: what the page shows next to
-  * [[CheckpointReport]]. Counts come from the version files. What needs the entries themselves is
-  * told of a sample, if there are many.
+/** How a checkpoint's state is spread and how it grew, as JSON, which the page shows next to
+  * [[CheckpointReport]]. Counts come from the version files. Statistics of the entries themselves
+  * come from a sample, if there are many entries.
   */
 private[keystate] final class CheckpointStatistics(
     checkpoint: QueryCheckpoint,
@@ -66,7 +66,7 @@ private[keystate] final class CheckpointStatistics(
     states(id, manifest(last, id, 0, store)).map(store -> _)
   }
 
-  /** Committed micro-batches whose versions are looked at: the last ones, or some of them. */
+  /** The committed micro-batches whose versions are read: the last ones, or some of them. */
   private def chosenVersions(id: Long): Seq[Long] = {
     val most = Math.max(2, Math.min(Versions, VersionFiles / partitions(last, id)))
     val all = committedBatches
@@ -74,7 +74,7 @@ private[keystate] final class CheckpointStatistics(
     else (0 until most).map(i => all((i.toLong * (all.size - 1) / (most - 1)).toInt))
   }
 
-  /** None if the version's files are deleted already, or damaged. */
+  /** None if the version's files are already deleted, or damaged. */
   private def version(id: Long, number: Long): Option[JValue] =
     try {
       val of = batch(number)
@@ -140,7 +140,7 @@ private[keystate] final class CheckpointStatistics(
   private def familyOf(manifest: Manifest, family: StateFamily): Option[StateFamily] =
     manifest.families.find(_.name == family.name)
 
-  /** How many entries each key group has. */
+  /** The number of entries in each key group. */
   private def groups(family: StateFamily, manifests: Seq[Manifest]): JValue = {
     val counts = for {
       manifest <- manifests
@@ -200,7 +200,7 @@ private[keystate] object CheckpointStatistics {
   /** How many version files of an operator are read at most for its history. */
   private val VersionFiles = 2000
 
-  /** How many entries of a state are looked at, roughly, and in how many partitions. */
+  /** About how many entries of a state are read, and in how many partitions. */
   private val SampledEntries = 300000
   private val SampledPartitions = 32
 }

@@ -51,15 +51,15 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
       ("batch" -> last.number) ~ ("max_parallelism" -> ofLast.partitioning.maxParallelism) ~
       ("key" -> StoredTypes.parse(keySchema.json, "key").json)
 
-  /** What the key had after each micro-batch, oldest first. A state, or the timers, are told where
-    * they are not as in the version before, also in their types, and in the first version.
+  /** The key's values after each micro-batch, oldest first. A state, or the timers, are reported
+    * where they differ from the version before, also in their types, and in the first version.
     *
     * @param key
     *   a row with the key's columns, as an Arrow stream in Base64
     * @param first
-    *   the first version that is wanted
+    *   the first wanted version
     * @param until
-    *   the last one
+    *   the last wanted version
     */
   def versions(key: String, first: Long, until: Long): JValue = {
     val reader = new Reader(StoredState.row(key, keySchema))
@@ -107,8 +107,8 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
         Some(Listed(number, partition, checkpoint.manifest(batch, id, partition, store)))
       } catch { case _: MissingVersionException => None }
 
-    /** What the newest of the versions have, as far as there is no gap: the oldest ones may have
-      * been deleted.
+    /** The content of the newest versions, up to the first gap: the oldest ones may have been
+      * deleted.
       */
     def read(all: Seq[Option[Listed]]): Vector[Version] = {
       val there = all.reverseIterator.takeWhile(_.isDefined).flatten.toVector.reverse
@@ -151,7 +151,7 @@ private object KeyHistory {
   /** A version of the partition that has the key. */
   final case class Listed(batch: Long, partition: Int, manifest: Manifest)
 
-  /** What a key has in a state. */
+  /** The entries of a key in a state. */
   final case class Found(stored: StoredState, entries: Vector[Change]) {
 
     /** Whether both have the same entries of the same state, and with the same types. */

@@ -13,11 +13,11 @@ import org.apache.spark.sql.keystate.forget.{ForgetFiles, ForgottenKey, StoredKe
 import org.apache.spark.sql.keystate.metadata.RecordedStates
 import org.apache.spark.sql.keystate.spec.{StoredTypes, SystemColumnFamilies}
 
-/** Asks that keys be forgotten, by whatever run of the query comes to it, and looks what is left of
-  * them. Without a Spark job.
+/** Requests that keys be forgotten, by the query's present or next run, and finds the data that is
+  * left of them. Without a Spark job.
   *
   * @param operator
-  *   the number of the only operator that is to forget; None for all
+  *   the number of the only operator that should forget; None for all
   */
 private[keystate] final class KeyRequests(checkpoint: QueryCheckpoint, operator: Option[Long]) {
   private implicit val formats: Formats = DefaultFormats
@@ -60,7 +60,7 @@ private[keystate] final class KeyRequests(checkpoint: QueryCheckpoint, operator:
   /** Writes a request.
     *
     * @param keys
-    *   `operator` and `key`, which is a row with the key's columns, as an Arrow stream in Base64
+    *   `operator` and `key`, a row with the key's columns, as an Arrow stream in Base64
     */
   def write(keys: JValue): JValue = {
     val id = new ForgetFiles(checkpoint.root, checkpoint.conf).request(parsed(keys))
@@ -69,8 +69,8 @@ private[keystate] final class KeyRequests(checkpoint: QueryCheckpoint, operator:
     "request" -> id
   }
 
-  /** Where something is left of a key: in which files, listed by which versions, and in which
-    * requests and claims. It reads every file of the operators' state.
+  /** The places where data of a key is left: files, with the versions that list them, requests and
+    * claims. It reads every file of the operators' state.
     *
     * @param keys
     *   as for `write`
@@ -95,7 +95,7 @@ private[keystate] final class KeyRequests(checkpoint: QueryCheckpoint, operator:
         .reader(key.operator, partition, StoreLocation.DefaultStore)
         .filesWith(group)(StoredKey.isOf(key.bytes))
     } yield file -> versions
-    // After a rescale several partitions list a file.
+    // After a rescale several partitions list the same file.
     found.groupMap(_._1)(_._2).toSeq.sortBy(_._1).map { case (file, versions) =>
       ("operator" -> key.operator) ~ ("file" -> s"state/${key.operator}/$file") ~
         ("versions" -> versions.flatten.distinct.sorted)

@@ -11,11 +11,11 @@ import org.apache.spark.sql.keystate.encoding.StateRows
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec}
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
-/** The entries of a list state, with each element as an entry of its own: how a list is divided into
+/** The entries of a list state, with each element as its own entry: how a list is divided into
   * chunks depends on the micro-batches in which its elements came. For one thread.
   *
   * @param chunks
-  *   the entries as they are stored, in the order of their groups and keys
+  *   the stored entries, ordered by group and key
   */
 private[checkpoint] final class ListElements(family: StateFamily, chunks: Iterator[Change])
     extends Iterator[Change] {
@@ -23,7 +23,7 @@ private[checkpoint] final class ListElements(family: StateFamily, chunks: Iterat
   private val types = (if (spec.schemas.isEmpty) Seq(spec.valueType) else spec.schemas).toIndexedSeq
   private val rows = types.map(kind => UnsafeProjection.create(Array(kind)))
 
-  private var list = Array.emptyByteArray // what the entry keys of the list at hand begin with
+  private var list = Array.emptyByteArray // the prefix of the entry keys of the current list
   private var group = -1
   private var position = 0L
   private val elements = chunks.flatMap(of)
@@ -54,7 +54,7 @@ private[checkpoint] final class ListElements(family: StateFamily, chunks: Iterat
 
 private[checkpoint] object ListElements {
 
-  /** Entries that are to be compared: those of lists by their elements. */
+  /** Entries to compare: a list's entries are its elements. */
   def in(family: StateFamily, entries: Iterator[Change]): Iterator[Change] =
     if (KeystateCodec.owns(family) && StateSpec.of(family).kind == StateKind.List)
       new ListElements(family, entries)

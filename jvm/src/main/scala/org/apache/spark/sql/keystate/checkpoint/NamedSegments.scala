@@ -9,13 +9,13 @@ import org.apache.spark.sql.keystate.files.{CheckpointFiles, QueryLogs}
 import org.apache.spark.sql.keystate.shim.LogEntries
 import org.apache.spark.sql.keystate.source.SourceStream
 
-/** The files of stateful sources that the offset log names. Those of its newest entry are needed:
-  * they have the rows of that micro-batch, and the state that the sources go on from. A running
-  * query deletes those of an entry when it begins the second one after it.
+/** The files of stateful sources that the offset log names. Files of its newest entry are needed:
+  * they have the rows of that micro-batch, and the state that the sources continue from. A running
+  * query deletes the files of an entry when it begins the second one after it.
   */
 private[keystate] object NamedSegments {
 
-  /** Those that an entry names, by their paths in the checkpoint. */
+  /** The files that an entry names, as paths in the checkpoint. */
   def of(entry: LogEntries.Offsets): Seq[String] = for {
     source <- LogEntries.offsetLines(entry, "").indices
     offset <- LogEntries.offset(entry, source)
@@ -23,7 +23,7 @@ private[keystate] object NamedSegments {
     name <- SourceStream.segmentOf(offset.json) if name.id.matches(CheckpointFiles.Uuid)
   } yield s"sources/$source/${name.file}"
 
-  /** Those of the newest entry that are not there. A query may run meanwhile. */
+  /** The missing files of the newest entry. A query may run meanwhile. */
   def missing(root: Path, conf: Configuration): Seq[Path] = {
     val log = QueryLogs.offsets(conf, root)
     val files = CheckpointFiles.create(root, conf)

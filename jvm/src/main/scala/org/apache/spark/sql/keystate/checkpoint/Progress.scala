@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.checkpoint
 
-/** How far long work is. One thread works, others may look. */
+/** The progress of some work. One thread works, others may read. */
 private[keystate] final class Progress {
   @volatile private var done, total = 0
 

@@ -44,7 +44,7 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
 
   private val entries = new ConcurrentHashMap[Long, LogEntries.Offsets]
 
-  /** What the offset log has of a micro-batch; what was found is not read again. */
+  /** The offset log's entry of a micro-batch; a found entry is not read again. */
   private def begun(batch: Long): Option[LogEntries.Offsets] =
     Option(entries.get(batch)).orElse {
       val found = offsets.get(batch)
@@ -58,10 +58,10 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
   /** The micro-batches in the commit log when this was opened, ascending. */
   val committedBatches: Seq[Long] = commits.batches
 
-  /** The last one of them. None if there is none. */
+  /** The last committed micro-batch. None if there is none. */
   val committed: Option[Long] = committedBatches.lastOption
 
-  /** The micro-batch that was begun after `committed`. None if there is none. */
+  /** The micro-batch that was started after `committed`. None if there is none. */
   val pending: Option[Long] =
     offsets.batches.lastOption.filter(batch => committed.forall(_ < batch))
 
@@ -96,10 +96,10 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
   def recordedPartitions(batch: Long): Option[Int] =
     begun(batch).flatMap(offsets.partitions(batch, _))
 
-  /** Whether a micro-batch was begun, and its entry is kept. */
+  /** Whether a micro-batch was started, and its entry still exists. */
   def hasOffsets(batch: Long): Boolean = begun(batch).isDefined
 
-  /** What a micro-batch had read of a source at its end, as JSON. None where sources have names. */
+  /** The position in a source at a micro-batch's end, as JSON. None if sources have names. */
   def offsetOf(batch: Long, source: Int): Option[String] =
     begun(batch).flatMap(LogEntries.offset(_, source)).map(_.json)
 
@@ -137,8 +137,8 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
     try known.lost
     catch { case e: KeystateException => Seq(e) }
 
-  /** Errors for operators whose metadata of Spark's is lost, and for files with the schemas of states
-    * that are. No query starts without those that the newest metadata names.
+  /** Errors for operators whose Spark metadata is lost, and for lost files with the schemas of
+    * states. No query starts without the files that the newest metadata names.
     */
   def lostMetadata: Seq[KeystateException] = {
     val all = operators.filter(_ => committed.nonEmpty).filter(metadataFile(_).isEmpty)
@@ -262,8 +262,8 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
     try Some(new PinnedVersions.Pin(known.storage(location.operator), location, version))
     catch { case _: IOException => None }
 
-  /** The id of a store's version after a micro-batch. If format v2 gives several ids, the one that
-    * has a file.
+  /** The id of a store's version after a micro-batch. If format v2 has several ids, the one with a
+    * file.
     */
   def idOf(batch: CommittedBatch, operator: Long, partition: Int, store: String): Option[String] = {
     val ids = batch.ids.get(operator).flatMap(_.lift(partition)).getOrElse(Nil)

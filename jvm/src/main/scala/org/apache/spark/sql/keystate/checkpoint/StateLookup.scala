@@ -22,8 +22,8 @@ import org.apache.spark.sql.keystate.encoding.{ArrowStreams, OrderedKeyCodec}
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, StoredTypes}
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
-/** Reads what one key has in a state after a committed micro-batch, in the driver and without a
-  * Spark job. Of a run it reads only the part that can have the key.
+/** Reads one key's value from a state after a committed micro-batch, in the driver and without a
+  * Spark job. It reads only the part of a run that can have the key.
   *
   * @param operator
   *   its number; None if only one operator has such a state
@@ -94,7 +94,7 @@ private[keystate] final class StateLookup(
   }
 }
 
-/** How what a key has in a state is found among its entries, and told.
+/** Reads one key's value from a state and renders it as JSON.
   *
   * @param keySchema
   *   the key's columns
@@ -118,7 +118,7 @@ private[keystate] final class StoredState(val family: StateFamily, keySchema: St
     entries.filterNot(change => isExpired(change.value))
   }
 
-  /** What these entries have: an Arrow stream in Base64. */
+  /** The content of these entries: an Arrow stream in Base64. */
   def stream(entries: Vector[Change]): String = {
     val rows = entries.flatMap { change =>
       if (codec.isList) codec.elements(change.value).map(value(_).copy())
@@ -172,7 +172,7 @@ private[keystate] final class StoredState(val family: StateFamily, keySchema: St
         case _ => stored.copy()
       }
 
-  /** The entry keys from one until another one, which is not one of them: see `StateLookup.find`.
+  /** The range of entry keys from one (inclusive) to another (exclusive): see `StateLookup.find`.
     */
   def range(
       key: Array[Byte],
@@ -202,9 +202,9 @@ private[keystate] final class StoredState(val family: StateFamily, keySchema: St
 private[checkpoint] object StoredState {
   private val streams = new ArrowStreams("UTC", largeVarTypes = false)
 
-  /** The row in an Arrow stream, with all NaNs and all zeros made the same. That reads elements of
-    * arrays without asking for nulls, which only rows that Spark has copied out of Arrow's columns
-    * allow.
+  /** The row in an Arrow stream, with all NaNs and all zeros normalised. That reads elements of
+    * arrays without checking for nulls, which works only on rows that Spark has copied out of
+    * Arrow's columns.
     */
   def row(stream: String, schema: StructType): UnsafeRow = {
     val references = schema.zipWithIndex.map { case (field, i) =>
@@ -219,7 +219,7 @@ private[checkpoint] object StoredState {
     }
   }
 
-  /** The murmur3 hash of a key, which tells its group. */
+  /** The murmur3 hash of a key, which determines its group. */
   def hash(key: UnsafeRow, schema: StructType): Int = UnsafeProjection
     .create(Seq(new Murmur3Hash(schema.indices.map { i =>
       BoundReference(i, schema(i).dataType, schema(i).nullable)
@@ -229,8 +229,8 @@ private[checkpoint] object StoredState {
   /** The least bytes after these. */
   private def after(bytes: Array[Byte]): Array[Byte] = bytes :+ 0.toByte
 
-  /** The least bytes after all that begin with these, which don't begin with 0xFF only: they begin
-    * with a length.
+  /** The smallest bytes that are greater than all with this prefix. The prefix is not 0xFF
+    * throughout, because it begins with a length.
     */
   private def afterAll(prefix: Array[Byte]): Array[Byte] = {
     val bytes = prefix.reverse.dropWhile(_ == -1).reverse

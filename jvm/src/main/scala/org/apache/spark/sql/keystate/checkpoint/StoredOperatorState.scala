@@ -19,8 +19,8 @@ import org.apache.spark.sql.keystate.encoding.{OrderedKeyCodec, StateRows}
 import org.apache.spark.sql.keystate.spec.{StateSpec, StoredTypes}
 import org.apache.spark.sql.keystate.state.ValueUpgrade
 
-/** What the subtasks of an operator have beside keyed state after a micro-batch: broadcast state and
-  * operator state, read by the driver.
+/** The broadcast state and operator state of an operator's subtasks after a micro-batch, read by
+  * the driver.
   */
 private[keystate] final class StoredOperatorState(
     checkpoint: QueryCheckpoint,
@@ -58,8 +58,8 @@ private[keystate] final class StoredOperatorState(
       if (spec.isStruct) row else row.get(0, spec.valueType)
     }
 
-  /** The operator state of each subtask, in the format of [[OperatorState]]; null of one that has
-    * none.
+  /** The operator state of each subtask, in the format of [[OperatorState]]; null for a subtask
+    * without any.
     */
   def operatorState: JValue = JArray((0 until batch.partitions).toList.map { partition =>
     val manifest = this.manifest(partition)

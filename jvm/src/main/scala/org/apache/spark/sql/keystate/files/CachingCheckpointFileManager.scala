@@ -7,8 +7,8 @@ import org.apache.hadoop.fs._
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 
-/** Answers from the [[CheckpointCache]] of the run that owns a checkpoint, and tells it what is
-  * written. Without such a run it is just the manager that it wraps.
+/** Answers from the [[CheckpointCache]] of the run that owns a checkpoint, and reports writes to
+  * it. Without such a run it only calls the manager that it wraps.
   */
 private final class CachingCheckpointFileManager(files: CheckpointFileManager)
     extends CheckpointFileManager {
@@ -60,7 +60,7 @@ private final class CachingCheckpointFileManager(files: CheckpointFileManager)
       found
     }
 
-  /** A folder is listed to see if it is there, as a rule its files are asked for next. */
+  /** Listing a folder also shows whether it exists; usually its files are requested next. */
   override def exists(path: Path): Boolean = reading(path).fold(files.exists(path)) { memory =>
     memory.exists(path).getOrElse {
       if (memory.isFolder(path))
@@ -123,7 +123,7 @@ private object CachingCheckpointFileManager {
     override def seekToNewSource(position: Long): Boolean = false
   }
 
-  /** Copies what is written, as far as it may be kept. */
+  /** Copies the written bytes, if they may be cached. */
   private final class Copy(out: OutputStream) extends FilterOutputStream(out) {
     private val kept = new ByteArrayOutputStream
 

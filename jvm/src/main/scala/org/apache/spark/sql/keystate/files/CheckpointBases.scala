@@ -17,10 +17,11 @@ private[keystate] object CheckpointBases {
   private implicit val formats: Formats = DefaultFormats
 
   /** @param checkpoint
-    *   where it is, with its scheme
+    *   its path, with its scheme
     * @param reference
-    *   the id of the references there that keep the files. None where those of another base do: a
-    *   savepoint of a savepoint keeps the first one, and that keeps what it was made from
+    *   the id of the references there that keep the files. None if references of another base keep
+    *   them: a savepoint of a savepoint keeps the first one, which keeps the checkpoint it came
+    *   from
     */
   final case class Base(checkpoint: String, reference: Option[String])
 

@@ -7,25 +7,24 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.fs.{FileStatus, Path}
 
-/** What a run knows of the logs and the metadata in its checkpoint, so that it asks the store only
-  * once for each file. Without it a start reads the same entries up to nine times, and each
+/** A run's copy of the logs and the metadata in its checkpoint, so that it requests each file from
+  * the store only once. Without it a start reads the same entries up to nine times, and each
   * micro-batch looks for every log entry that it is about to write.
   *
   * This is safe because the run owns the checkpoint ([[CheckpointOwner]]): only its driver writes
-  * these files, and what it writes or deletes is noted here, whatever the thread. If another driver
-  * takes the checkpoint, what is known here gets old. Nothing follows from that: the store itself
-  * refuses an entry that exists already, and before each entry the run looks in the store whether
-  * it is still the owner.
+  * these files, and every write or delete is noted here, in any thread. If another driver takes the
+  * checkpoint, this copy gets old. That does no harm: the store itself refuses an entry that exists
+  * already, and before each entry the run checks in the store whether it is still the owner.
   *
-  * Only the run's own thread reads from here. So whoever looks at the checkpoint from outside, and
-  * the next run too, sees the store itself.
+  * Only the run's own thread reads from here. So other readers of the checkpoint, and the next run,
+  * see the store itself.
   *
-  * Known are the entries of the logs (`offsets`, `commits`, `sources/<n>`) and, until the run's
-  * first commit, the metadata of the operators. What tasks write is not known here: the first tasks
-  * may make the folders of operators, and they run before the first commit ends.
+  * The copy has the entries of the logs (`offsets`, `commits`, `sources/<n>`) and, until the run's
+  * first commit, the metadata of the operators. It does not have files that tasks write: the first
+  * tasks may make the folders of operators, and they run before the first commit ends.
   *
   * @param thread
-  *   the run's own
+  *   the run's own thread
   */
 private final class CheckpointCache(checkpoint: Path, thread: Thread) {
   import CheckpointCache._
@@ -38,7 +37,7 @@ private final class CheckpointCache(checkpoint: Path, thread: Thread) {
 
   def isReader: Boolean = Thread.currentThread eq thread
 
-  /** How many changes there were. What was read before a change is not kept after it. */
+  /** The number of changes. Content that was read before a change is not kept after it. */
   def changes: Long = synchronized(count)
 
   /** Whether the path is a folder whose files are known once it was listed. */
@@ -71,7 +70,7 @@ private final class CheckpointCache(checkpoint: Path, thread: Thread) {
   def listing(folder: Path): Option[Seq[FileStatus]] =
     synchronized(listings.get(folder).map(_.values.toSeq))
 
-  /** Whether there is such a file or folder. None if that is not known. */
+  /** Whether the file or folder exists. None if that is not known. */
   def exists(path: Path): Option[Boolean] = synchronized {
     def isThere(known: Path) = known == path || isBelow(known, path)
     if (
@@ -81,12 +80,12 @@ private final class CheckpointCache(checkpoint: Path, thread: Thread) {
     else listings.get(path.getParent).map(_.contains(path.getName))
   }
 
-  /** Keeps what was read, unless something changed since `before`. */
+  /** Keeps the content that was read, unless something changed since `before`. */
   def read(file: Path, content: Array[Byte], before: Long): Unit = synchronized {
     if (count == before && isFile(file)) keep(file, content)
   }
 
-  /** Keeps what was listed, unless something changed since `before`. */
+  /** Keeps the list, unless something changed since `before`. */
   def listed(folder: Path, found: Seq[FileStatus], before: Long): Unit = synchronized {
     if (count == before && isFolder(folder))
       listings(folder) = mutable.LinkedHashMap.from(found.map(file => file.getPath.getName -> file))

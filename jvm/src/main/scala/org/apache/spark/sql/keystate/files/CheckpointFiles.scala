@@ -31,8 +31,8 @@ private[keystate] object CheckpointFiles {
 
   private val Setting = SQLConf.STREAMING_CHECKPOINT_FILE_MANAGER_CLASS.parent.key
 
-  /** What manages a checkpoint's files: the class that the setting names or, without the setting,
-    * the fastest that fits.
+  /** The manager of a checkpoint's files: the class that the setting names or, without the setting,
+    * the fastest suitable one.
     */
   def create(path: Path, conf: Configuration): CheckpointFileManager =
     conf.get(Setting) match {
@@ -40,13 +40,13 @@ private[keystate] object CheckpointFiles {
       case _ => CheckpointFileManager.create(path, conf)
     }
 
-  /** What manages the logs and the metadata of a query: as `create`, but what its run has read or
-    * written is not asked for again ([[CheckpointCache]]).
+  /** The manager of the logs and the metadata of a query: like `create`, but files that its run has
+    * read or written are not requested again ([[CheckpointCache]]).
     */
   def ofRun(path: Path, conf: Configuration): CheckpointFileManager =
     new CachingCheckpointFileManager(create(path, conf))
 
-  /** Whether Spark's logs are written by Keystate's manager, which tells the [[CheckpointCache]]. */
+  /** Whether Keystate's manager, which reports to the [[CheckpointCache]], writes Spark's logs. */
   def managesLogs(conf: Configuration): Boolean = conf.get(Setting) == Settings.FileManagerClass
 
   /** Writes a file whole. If that fails, no new file is left. */
@@ -64,19 +64,19 @@ private[keystate] object CheckpointFiles {
     }
   }
 
-  /** What the disk says names no file when it is full. */
+  /** A full disk's error names no file. */
   private def naming(file: Path, error: Throwable): Throwable = error match {
     case e: IOException if e.getClass == classOf[IOException] && e.getCause == null =>
       new IOException(s"$file: ${e.getMessage}", e)
     case other => other
   }
 
-  /** What a file has. None if it is not there. */
+  /** The content of a file. None if the file does not exist. */
   def readIfThere(files: CheckpointFileManager, file: Path): Option[Array[Byte]] =
     try Some(Using.resource(files.open(file))(_.readAllBytes()))
     catch { case _: FileNotFoundException | _: NoSuchFileException => None }
 
-  /** The number of the format of Keystate's JSON files, which each has as `format`. */
+  /** The format number of Keystate's JSON files, in the field `format` of each. */
   private final val Format = 1
 
   /** The fields of a JSON file of Keystate's, with the number of the format before them. */
@@ -90,11 +90,11 @@ private[keystate] object CheckpointFiles {
   ): Unit =
     write(files, file, overwriteIfPossible)(_.write(compact(withFormat(fields)).getBytes(UTF_8)))
 
-  /** What a JSON file of Keystate's says. None if it is not there. */
+  /** The content of a JSON file of Keystate. None if the file does not exist. */
   def readJson[T](files: CheckpointFileManager, file: Path)(extract: JObject => T): Option[T] =
     readIfThere(files, file).map(fromJson(_, file.toString)(extract))
 
-  /** What the content of such a file says. Throws for another format, and for what makes no sense. */
+  /** Parses the content of such a file. Throws for another format, and for invalid content. */
   def fromJson[T](content: Array[Byte], file: String)(extract: JObject => T): T =
     SparkFiles.reading(new Path(file)) {
       val json = parse(new String(content, UTF_8)).asInstanceOf[JObject]
@@ -128,10 +128,10 @@ private[keystate] object CheckpointFiles {
     path.makeQualified(fs.getUri, fs.getWorkingDirectory).toString
   }
 
-  /** Whether two resolved names are of one place. Where a name has no host, Spark adds that of the
+  /** Whether two resolved names are of one place. If a name has no host, Spark adds that of the
     * default file system by Hadoop's `FileContext`, with a port (`hdfs://node:8020/q`). `qualified`
-    * does so by `FileSystem`, with a port only if it was set (`hdfs://node/q`). So a port that is
-    * the scheme's own makes no difference, also after a name service.
+    * adds it by `FileSystem`, with a port only if it was set (`hdfs://node/q`). So the scheme's
+    * default port makes no difference, also after a name service.
     */
   def isSamePlace(one: Path, other: Path): Boolean = plainPlace(one) == plainPlace(other)
 
@@ -155,7 +155,8 @@ private[keystate] object CheckpointFiles {
         .getUriDefaultPort
     catch { case NonFatal(_) => -1 } // then Spark does not add it
 
-  /** Where a place on the local disk is that is a symbolic link; the place itself if it is none. */
+  /** The target of a place on the local disk that is a symbolic link; otherwise the place itself.
+    */
   def behindLink(place: Path, conf: Configuration): Path = {
     val local = Paths.get(place.toUri.getPath)
     if (!isPlainLocal(place, conf) || !Files.isSymbolicLink(local)) place
@@ -167,7 +168,7 @@ private[keystate] object CheckpointFiles {
       )
   }
 
-  /** Whether a folder, which need not be there, is below another one, or is that. */
+  /** Whether a folder, which need not exist, is below another one, or equals it. */
   def isBelow(folder: Path, other: Path, conf: Configuration): Boolean = {
     val (one, above) = (plainPlace(folder), plainPlace(other))
     if (isPlainLocal(one, conf) && isPlainLocal(above, conf))
@@ -184,13 +185,11 @@ private[keystate] object CheckpointFiles {
     there.toRealPath().resolve(there.relativize(path.toAbsolutePath.normalize))
   }
 
-  /** Whether the folder is in an object store, where nothing is renamed. */
+  /** Whether the folder is in an object store, where nothing can be renamed. */
   def isObjectStore(folder: Path, conf: Configuration): Boolean =
     !isPlainLocal(folder, conf) && ObjectCheckpointFileManager.of(folder, conf).isDefined
 
-  /** Whether Spark's own manager would use Hadoop's local file system, and not one that somebody
-    * put in its place.
-    */
+  /** Whether Spark's own manager would use Hadoop's local file system, and not a replacement. */
   def isPlainLocal(folder: Path, conf: Configuration): Boolean =
     try {
       val context =

@@ -15,18 +15,19 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import keystate.errors.KeystateErrors
 import keystate.files.KnownProcess
 
-/** Decides which of the drivers that know a checkpoint may write to it: the one that came last.
+/** Decides which of several drivers may write to a checkpoint: the one that came last.
   *
-  * It also decides which of a checkpoint and its changed copy may be written to: `move`, `moveBack`.
+  * It also decides which may be written to: a checkpoint or its changed copy, see `move` and
+  * `moveBack`.
   *
   * A query's run takes the checkpoint before it reads its logs, and so does an offline change. To
   * take it, a driver writes `_keystate/owners/<n>`, where n is one more than the highest number
   * there. Such a file is written once and never replaced. So if two drivers come at the same time,
-  * one gets n and the other n + 1. Owner n looks for n + 1 before each entry of the commit log and of a
-  * file source's log, and before each entry of the offset log and each plan of a micro-batch, unless
-  * it did so less than 200 ms before. If n + 1 is there, owner n
-  * fails and writes nothing more. Without the look at the source's log owner n could get the entry
-  * that n + 1 is about to write; then n + 1 would fail on it, and n at its next look.
+  * one gets n and the other n + 1. Owner n looks for n + 1 before each entry of the commit log and
+  * of a file source's log, and before each entry of the offset log and each plan of a micro-batch,
+  * unless it did so less than 200 ms before. If n + 1 exists, owner n fails and writes nothing
+  * more. Without the look before the source's log, owner n could write the entry that n + 1 is
+  * about to write; then n + 1 would fail on it, and n at its next look.
   *
   * Another driver can come between the look and the write. No lock is needed for that, for three
   * reasons:
@@ -43,12 +44,12 @@ private[keystate] object CheckpointOwner extends Logging {
   private val Logs = Set(Offsets, Commits)
   private val Sources = "sources"
 
-  /** How many owner files are kept. A driver that wakes up after this many others have come can no
+  /** How many owner files are kept. A driver that wakes up after this many later owners can no
     * longer see that it lost the checkpoint.
     */
   private val Kept = 100
 
-  /** How long a look counts for what follows at the beginning of a batch. */
+  /** How long a look counts for the next steps at the beginning of a batch. */
   private final val LookNanos = 200000000L
 
   private sealed trait Claim { def run: String }
@@ -67,8 +68,8 @@ private[keystate] object CheckpointOwner extends Logging {
       memory: Option[CheckpointCache]
   ) extends Claim {
 
-    /** The last micro-batch that had an entry in the offset log when the checkpoint was taken, if
-      * what this run reads and writes there is what it found then.
+    /** The last micro-batch with an entry in the offset log when the checkpoint was taken, if this
+      * run still reads and writes the entries that it found then.
       */
     @volatile var begun: Option[Long] = None
 
@@ -77,7 +78,7 @@ private[keystate] object CheckpointOwner extends Logging {
   }
   private final case class Failed(run: String, cause: Throwable) extends Claim
 
-  /** What this driver holds, by `plainPlace` of a checkpoint: who asks may name it in another way
+  /** The claims of this driver, by `plainPlace` of a checkpoint: callers may name it in another way
     * than Spark. Spark lets a driver run only one query at a time on a checkpoint.
     */
   private val claims = new ConcurrentHashMap[Path, Claim]
@@ -117,9 +118,9 @@ private[keystate] object CheckpointOwner extends Logging {
     found.numbers.filter(_ <= number - Kept).foreach(owners.delete)
   }
 
-  /** Takes the place of a successor's original too, if that has moved to the successor. So of those
-    * who start the successor and those who let the original go on again each knows of the one before.
-    * None if nobody can let it go on: it is gone, or another query's.
+  /** Also takes the place of a successor's original, if that has moved to the successor. So a
+    * driver that starts the successor and a driver that lets the original go on again see each
+    * other. None if nobody can let the original go on: it is gone, or belongs to another query.
     */
   private def takePlace(
       checkpoint: Path,
@@ -140,7 +141,7 @@ private[keystate] object CheckpointOwner extends Logging {
     }
     Option.when(goesOn)(append()).filter { _ =>
       val isBack = lastOf(QueryLogs.commits(conf, checkpoint).batches) <= successor.batch
-      // It has gone on by itself, so nothing leads back.
+      // The successor has gone on by itself, so there is no way back.
       if (!isBack) owners.files.delete(new Path(checkpoint, OwnerFiles.SuccessorFile))
       isBack
     }
@@ -177,7 +178,7 @@ private[keystate] object CheckpointOwner extends Logging {
     case null =>
     case Failed(_, cause) => throw cause
     case held: Held =>
-      // The place in the original too: what is undone is deleted, with its owners.
+      // Also the place in the original: the undone checkpoint is deleted, with its owners.
       (Place(held.number, held.owners) +: held.place.toSeq).foreach { place =>
         if (place.owners.files.exists(place.owners.file(place.number + 1)))
           throw fenced(held.run, place.number, place.owners)
@@ -197,14 +198,14 @@ private[keystate] object CheckpointOwner extends Logging {
         if (log.getName != Commits) noteLook(checkpoint)
       }
 
-  /** The last micro-batch that a query of this driver may begin. Its keys, and the two sets below,
-    * are as those of `claims`.
+  /** The last micro-batch that a query of this driver may begin. This map and the two sets below
+    * have the keys of `claims`.
     */
   private val limits = new ConcurrentHashMap[Path, Long]
 
-  /** Lets a query of this driver begin no micro-batch after `last`; None: any. It waits before it
-    * writes the entry in its offset log, so of that micro-batch nobody has seen anything. When it is
-    * stopped, Spark interrupts its thread, and so it ends.
+  /** Lets a query of this driver begin no micro-batch after `last`; None removes the limit. The
+    * query waits before it writes the entry in its offset log, so nobody has seen anything of that
+    * micro-batch. When the query is stopped, Spark interrupts its thread, and so the wait ends.
     */
   def limit(checkpoint: Path, last: Option[Long]): Unit = limits.synchronized {
     val place = CheckpointFiles.plainPlace(checkpoint)
@@ -240,9 +241,9 @@ private[keystate] object CheckpointOwner extends Logging {
           waiting.remove(place): Unit
     }
 
-  /** Does `check` before a micro-batch gets its entry in the offset log, and before it is planned.
-    * What was looked for just before counts: a batch that begins writes the logs of its sources,
-    * then its own entry, and is then planned. A restart plans one whose entry is there already.
+  /** Runs `check` before a micro-batch gets its entry in the offset log, and before it is planned.
+    * A recent look counts: a batch that begins writes the logs of its sources, then its own entry,
+    * and is then planned. A restart plans a batch that already has its entry.
     */
   def checkBegin(checkpoint: Path): Unit = claimOf(checkpoint) match {
     case held: Held if System.nanoTime - held.lookedAt.get < LookNanos =>
@@ -251,9 +252,9 @@ private[keystate] object CheckpointOwner extends Logging {
       noteLook(checkpoint)
   }
 
-  /** Whether another run may have begun a micro-batch that this driver's run begins with: it may
+  /** Whether another run may have started a micro-batch that this driver's run begins with: it may
     * have been planned, and may even run now. False if this run wrote its entry in the offset log,
-    * which can be written once only.
+    * which can be written only once.
     */
   def mayHaveBegun(checkpoint: Path, batch: Long): Boolean = claimOf(checkpoint) match {
     case held: Held => held.begun.forall(batch <= _)
@@ -265,13 +266,13 @@ private[keystate] object CheckpointOwner extends Logging {
     case _ =>
   }
 
-  /** Throws where a query whose start failed looks into one of its logs, if the checkpoint is not
-    * complete. Else Spark's own checks come first, and speak of folders that are not empty.
+  /** Throws if a query whose start failed reads one of its logs while the checkpoint is incomplete.
+    * Otherwise Spark's own checks would come first, and complain of folders that are not empty.
     */
   def checkRead(log: Path, files: CheckpointFileManager): Unit =
     checkpointOf(log).filter(claimOf(_).isInstanceOf[Failed]).foreach(checkFinished(_, files))
 
-  /** What the run knows that holds the checkpoint of a path. */
+  /** The cache of the run that holds the checkpoint of a path. */
   private[files] def cacheOf(path: Path): Option[CheckpointCache] =
     if (claims.isEmpty) None
     else
@@ -289,8 +290,8 @@ private[keystate] object CheckpointOwner extends Logging {
     else None
   }
 
-  /** Another process of this machine that owns the checkpoint and is still running. None if there
-    * is none. Whether a process of another machine is running can't be told here.
+  /** Another process of this machine that owns the checkpoint and still runs. None if there is
+    * none. Processes of other machines can't be checked here.
     */
   def aliveElsewhere(checkpoint: Path, conf: Configuration): Option[String] =
     notEnded(checkpoint, conf)
@@ -300,20 +301,20 @@ private[keystate] object CheckpointOwner extends Logging {
       }
       .map(_.toString)
 
-  /** Whether a run that has the checkpoint may go on. It does not if its process was killed on this
+  /** Whether a run that has the checkpoint may still go on: not if its process was killed on this
     * machine.
     */
   def mayBeAlive(checkpoint: Path, conf: Configuration): Boolean =
     notEnded(checkpoint, conf).exists(_.process.mayRun)
 
-  /** Whether anybody has had a checkpoint. */
+  /** Whether anybody has ever taken a checkpoint. */
   def wasTaken(checkpoint: Path, conf: Configuration): Boolean =
     ownersOf(checkpoint, conf).list().numbers.nonEmpty
 
   private def notEnded(checkpoint: Path, conf: Configuration): Option[OwnerFiles.Owner] = {
     val owners = ownersOf(checkpoint, conf)
     val found = owners.list()
-    // Nobody has it once it has moved.
+    // After the checkpoint has moved nobody owns it.
     Option.unless(found.isEnded(found.last))(found.last).flatMap(owners.read).filter {
       _.moved_to.isEmpty
     }
@@ -341,12 +342,12 @@ private[keystate] object CheckpointOwner extends Logging {
   def moved(checkpoint: Path, files: CheckpointFileManager): Option[String] =
     new OwnerFiles(checkpoint, files).list().movedTo
 
-  /** What a copy was made from whose place it is to take, or has just taken. */
+  /** The original of a copy that will replace it, or has just replaced it. */
   def successor(checkpoint: Path, files: CheckpointFileManager): Option[OwnerFiles.Successor] =
     new OwnerFiles(checkpoint, files).list().successor
 
-  /** From now on no query starts on a checkpoint that this driver has: its successor has its place.
-    * Fails if another driver has taken it.
+  /** Makes a successor take the place of a checkpoint that this driver has. From now on no query
+    * starts on the checkpoint. Fails if another driver has taken it.
     */
   def move(checkpoint: Path, to: Path): Unit = claimOf(checkpoint) match {
     case held: Held =>
@@ -355,8 +356,8 @@ private[keystate] object CheckpointOwner extends Logging {
     case other => throw new IllegalStateException(s"$checkpoint is not taken: $other")
   }
 
-  /** Lets the original of a successor, which this driver has, go on again. From now on no query starts
-    * on the successor. Fails if another driver has taken that.
+  /** Lets the original of a successor, which this driver has, go on again. From now on no query
+    * starts on the successor. Fails if another driver has taken that.
     */
   def moveBack(successor: Path): Unit = claimOf(successor) match {
     case Held(_, run, _, Some(Place(number, owners)), _) =>

@@ -9,11 +9,12 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 
 import keystate.files.Concurrently
 
-/** Reads side by side what the start of a query will ask for: the last entries of the logs and the
-  * metadata of the operators. The start itself asks for one after the other, and in a store that is
-  * far away each answer takes a while.
+/** Reads in parallel the files that the start of a query will request: the last entries of the logs
+  * and the metadata of the operators. The start itself requests one after the other, and a distant
+  * store takes a while for each answer.
   *
-  * What can't be read here is just not known: who needs it asks again, and says what is wrong.
+  * A file that can't be read here is not in the cache: whoever needs it requests it again, and
+  * reports the error.
   */
 private final class CheckpointPrefetch(
     checkpoint: Path,

@@ -24,14 +24,14 @@ import org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCh
 import keystate.files.LocalFolder
 
 /** Spark's manager for a checkpoint in the local file system, or in one that is mounted there. Only
-  * how files and folders are made and renamed differs. Without native code Hadoop starts a process
-  * to set permissions and two processes for a rename, and each takes tens of milliseconds.
+  * the creation and the renaming of files and folders differ. Without native code Hadoop starts a
+  * process to set permissions and two processes for a rename, and each takes tens of milliseconds.
   *
-  * Relies on the inherited `createAtomic`: it writes to what `createTempFile` gives and ends with
-  * `renameTempFile`.
+  * Relies on the inherited `createAtomic`: it writes to the result of `createTempFile` and ends
+  * with `renameTempFile`.
   *
   * @param disk
-  *   what syncs files and folders before they count, if the user wants that
+  *   syncs files and folders before they count, if the user wants that
   */
 private final class LocalCheckpointFileManager(
     path: Path,
@@ -51,8 +51,8 @@ private final class LocalCheckpointFileManager(
     disk.foreach(disk => missing.foreach(made => disk.syncFolder(made.getParent)))
   }
 
-  /** What is told is there after a power loss: a writer may have died between a rename and the sync of
-    * the folder, and who goes on from the file relies on it.
+  /** Listed files must survive a power loss: a writer may have died between a rename and the sync
+    * of the folder, and whoever goes on from the file relies on it.
     */
   override def list(path: Path, filter: PathFilter): Array[FileStatus] = {
     val found = super.list(path, filter)
@@ -64,7 +64,7 @@ private final class LocalCheckpointFileManager(
     val file = local(path)
     val channel = FileChannel.open(file, options, fileAttributes: _*)
     val out = new BufferedOutputStream(Channels.newOutputStream(channel)) {
-      // What fails first is what is thrown: by it Spark sees that a query was only interrupted.
+      // The first error is thrown, because it shows Spark that a query was only interrupted.
       override def close(): Unit = disk match {
         case None => super.close()
         case Some(disk) =>
@@ -92,8 +92,8 @@ private final class LocalCheckpointFileManager(
       Files.move(local(source), file, ATOMIC_MOVE, REPLACE_EXISTING)
     } else
       try {
-        // Of two writers exactly one succeeds. A look beforehand whether the file is there could
-        // not promise that.
+        // Exactly one of two writers succeeds. Checking first whether the file exists could not
+        // guarantee that.
         Files.createLink(file, local(source))
         Files.delete(local(source))
       } catch {

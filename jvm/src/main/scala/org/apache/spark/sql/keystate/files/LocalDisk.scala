@@ -4,10 +4,10 @@ import java.nio.channels.FileChannel
 import java.nio.file.Path
 import java.nio.file.StandardOpenOption.READ
 
-/** Makes what was written last a power loss. */
+/** Makes written files survive a power loss. */
 private[files] trait LocalDisk {
 
-  /** Syncs what was written to a file. */
+  /** Syncs the content of a file. */
   def syncFile(channel: FileChannel, file: Path): Unit
 
   /** Syncs which files a folder has, under which names. */

@@ -14,13 +14,13 @@ import org.apache.hadoop.util.functional.FutureIO
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 
-/** Manages a checkpoint in an object store: one where a file appears when its stream is closed, as
-  * a whole, and does not appear if the stream is aborted. So one request writes a file, nothing is
+/** Manages a checkpoint in an object store: one where a file appears as a whole when its stream is
+  * closed, and does not appear if the stream is aborted. So one request writes a file, nothing is
   * renamed, and folders need not be made.
   *
-  * Relies on `Abortable` for what a file system says of itself, and on
-  * `fs.option.create.conditional.overwrite`: the store then makes a file only if there is none,
-  * which it looks at as it makes the file. Without that ability this looks just before.
+  * Relies on a file system declaring `Abortable`, and `fs.option.create.conditional.overwrite`: the
+  * store then makes a file only if there is none, which it checks in the same step. Without that
+  * ability this class checks just before.
   */
 private final class ObjectCheckpointFileManager(path: Path, fs: FileSystem)
     extends CheckpointFileManager {
@@ -44,7 +44,7 @@ private final class ObjectCheckpointFileManager(path: Path, fs: FileSystem)
 
   override def open(path: Path): FSDataInputStream = fs.open(path)
 
-  /** Opens a file whose length is known, so that the store need not be asked for it. */
+  /** Opens a file with a known length, so that the store need not look it up. */
   def open(path: Path, length: Long): FSDataInputStream = {
     val builder = fs.openFile(path)
     builder.optLong(FS_OPTION_OPENFILE_LENGTH, length)
@@ -52,7 +52,7 @@ private final class ObjectCheckpointFileManager(path: Path, fs: FileSystem)
     FutureIO.awaitFuture(builder.build())
   }
 
-  /** There are no folders, so one that nothing was written to is empty. */
+  /** There are no folders, so a folder that was never written to is empty. */
   override def list(path: Path, filter: PathFilter): Array[FileStatus] =
     try fs.listStatus(path, filter)
     catch { case _: FileNotFoundException => Array.empty }
@@ -94,8 +94,8 @@ private final class ObjectCheckpointFileManager(path: Path, fs: FileSystem)
           throw exists(null)
         }
         try out.close()
-        // How a store refuses differs. If it made the file and its answer was lost, this is no
-        // success either: the writer can't tell its own file from another's.
+        // Stores refuse in different ways. If the store made the file and its answer was lost, this
+        // is no success either: the writer can't distinguish its own file from another's.
         catch { case e: IOException if mustBeNew && isThere => throw exists(e) }
       }
     }
@@ -121,7 +121,8 @@ private final class ObjectCheckpointFileManager(path: Path, fs: FileSystem)
 
 private object ObjectCheckpointFileManager {
 
-  /** Tells s3a not to look whether there is a file or a folder of that name. Others ignore it. */
+  /** Makes s3a skip the check whether there is a file or a folder of that name. Others ignore it.
+    */
   private final val NoProbes = "fs.s3a.create.performance"
 
   /** A manager for a folder. None if its file system has not what one needs. */

@@ -12,9 +12,10 @@ private[keystate] object OffsetEntry {
   def setting(entry: LogEntries.Offsets, key: String): Option[String] =
     LogEntries.metadata(entry).flatMap(_.conf.get(key))
 
-  /** The number of partitions with which the micro-batch was begun. None if the entry does not tell.
-    * Relies on `OffsetSeqMetadataV2` of Spark's entries of version 2, which leaves it out: there a
-    * number is Keystate's, of a rescale. Spark takes it where it is there, and else the session's.
+  /** The number of partitions with which the micro-batch was started. None if the entry does not
+    * have it. Relies on `OffsetSeqMetadataV2` of Spark's entries of version 2, which leaves it out:
+    * a number there is Keystate's, from a rescale. Spark takes the entry's number if there is one,
+    * and else the session's.
     */
   def partitions(entry: LogEntries.Offsets): Option[Int] = setting(entry, Partitions) match {
     case None if !isTold(entry) => None
@@ -24,7 +25,7 @@ private[keystate] object OffsetEntry {
       })
   }
 
-  /** Whether Spark tells it in such entries. */
+  /** Whether Spark writes the number into such entries. */
   def isTold(entry: LogEntries.Offsets): Boolean = LogEntries.version(entry) < 2
 
   def withPartitions(entry: LogEntries.Offsets, partitions: Int): LogEntries.Offsets =

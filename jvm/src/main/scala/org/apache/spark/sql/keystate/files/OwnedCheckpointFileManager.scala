@@ -37,8 +37,8 @@ class OwnedCheckpointFileManager(path: Path, conf: Configuration) extends Checkp
 
 private object OwnedCheckpointFileManager {
 
-  /** What is left of a log entry whose writer died: Spark's managers write to `.<batch>.<UUID>.tmp`, and
-    * then give the file its name. With one in the offset log and no entry, Spark would take the
+  /** The remains of a log entry whose writer died: Spark's managers write to `.<batch>.<UUID>.tmp`,
+    * and then rename the file. If there is one in the offset log and no entry, Spark would take the
     * checkpoint for another query's, and never start this one.
     */
   private val CutOffEntry = """\.\d+\.[0-9a-f-]{36}\.tmp""".r

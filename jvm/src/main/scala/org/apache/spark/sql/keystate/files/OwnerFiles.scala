@@ -12,13 +12,14 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 
 import keystate.files.KnownProcess
 
-/** The folder `_keystate/owners` of a checkpoint: a list of who took it, of which every file is
-  * written once, and only if the one before it is the last. So whoever writes number n + 1 knows that
-  * nothing has happened since number n, on any storage that creates a file only if it is not there.
+/** The folder `_keystate/owners` of a checkpoint: a list of its owners. Every file in it is written
+  * once, and only if the one before it is the last. So the writer of number n + 1 knows that
+  * nothing has happened since number n, on any storage that creates a file only if it does not
+  * exist.
   *
-  * The last one also tells whether another checkpoint has the place of this one. It is only asked for
-  * that if there is a file `moves`, which is written before the first one that says so: else the
-  * content of these files decides nothing, and it does no harm if a power loss takes it.
+  * The last file also says whether another checkpoint has the place of this one. That is read only
+  * if there is a file `moves`, which is written before the first such file: otherwise the content
+  * of these files decides nothing, and a power loss may destroy it without harm.
   */
 private[files] final class OwnerFiles(val checkpoint: Path, val files: CheckpointFileManager) {
   import OwnerFiles._
@@ -26,7 +27,7 @@ private[files] final class OwnerFiles(val checkpoint: Path, val files: Checkpoin
   private implicit val formats: Formats = DefaultFormats
   private val folder = OwnerFiles.folder(checkpoint)
 
-  /** What is there now. */
+  /** The owner files at the time of the call. */
   def list(): Found = new Found(CheckpointFiles.names(files, folder))
 
   def file(number: Long): Path = new Path(folder, s"$number")
@@ -56,7 +57,7 @@ private[files] final class OwnerFiles(val checkpoint: Path, val files: Checkpoin
     files.delete(ended(number))
   }
 
-  /** None if the file can't be read, where it only serves to name the owner. */
+  /** None if the file can't be read, for callers that only name the owner. */
   def read(number: Long): Option[Owner] =
     try strictly(number)
     catch { case NonFatal(_) => None }
@@ -74,7 +75,7 @@ private[files] final class OwnerFiles(val checkpoint: Path, val files: Checkpoin
     def movedTo: Option[String] =
       Option.when(names.contains(Moves))(last).flatMap(strictly).flatMap(_.moved_to)
 
-    /** Of a copy that a promotion made: what it was made from. */
+    /** For a copy that a promotion made: its original. */
     def successor: Option[Successor] =
       Option.when(names.contains(SuccessorName))(new Path(folder, SuccessorName)).flatMap {
         CheckpointFiles.readJson(files, _)(_.extract[Successor])
@@ -89,19 +90,19 @@ private[keystate] object OwnerFiles {
   private final val Moves = "moves"
   private final val SuccessorName = "successor"
 
-  /** Of a checkpoint that is made to take the place of another one, and can be started only once it
-    * has it. Nothing asks for it any more once it has gone on by itself.
+  /** The record of a checkpoint that will replace another one, and can be started only once it has
+    * its place. Nothing reads it any more once the checkpoint has gone on by itself.
     *
     * @param original
-    *   where the other one is
+    *   the path of the other one
     * @param query
     *   the id of the query of both
     * @param batch
-    *   the last micro-batch that it has of the original
+    *   the last micro-batch of the original that it has
     */
   final case class Successor(original: String, query: String, batch: Long)
 
-  /** Who took a checkpoint.
+  /** An owner of a checkpoint.
     *
     * @param moved_to
     *   the checkpoint that has the place of this one from then on
@@ -124,6 +125,6 @@ private[keystate] object OwnerFiles {
 
   private def folder(checkpoint: Path) = new Path(checkpoint, "_keystate/owners")
 
-  /** Where a [[Successor]] is written, relative to the checkpoint. */
+  /** The path of a [[Successor]]'s record, relative to the checkpoint. */
   final val SuccessorFile = s"_keystate/owners/$SuccessorName"
 }

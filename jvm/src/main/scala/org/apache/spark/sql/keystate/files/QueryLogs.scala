@@ -31,7 +31,7 @@ import org.apache.spark.sql.keystate.shim.LogEntries
   */
 private[keystate] object QueryLogs {
 
-  /** The version of the offset log in which a line names its source. */
+  /** The version of the offset log in which each line names its source. */
   private final val WithNamedSources = 2
 
   /** The line of a source that had nothing to read yet. */
@@ -98,7 +98,8 @@ private[keystate] object QueryLogs {
         case NonFatal(e) => throw KeystateErrors.damagedLog(s"${file(batch)}", e)
       }
 
-    /** Replaces an entry by one that is written whole. At any time the old or the new one is there.
+    /** Replaces an entry by one that is written whole. At any time either the old or the new one
+      * exists.
       */
     protected def write(batch: Long)(content: OutputStream => Unit): Unit = {
       if (!files.exists(folder)) files.mkdirs(folder)
@@ -115,7 +116,7 @@ private[keystate] object QueryLogs {
   final class OffsetEntries(folder: Path, conf: Configuration)
       extends Entries[LogEntries.Offsets](folder, conf) {
 
-    /** The number of partitions with which a micro-batch was begun, where its entry tells it. */
+    /** The number of partitions with which a micro-batch was started, if its entry has it. */
     def partitions(batch: Long): Option[Int] = get(batch).flatMap(partitions(batch, _))
 
     def partitions(batch: Long, entry: LogEntries.Offsets): Option[Int] =
@@ -179,7 +180,7 @@ private[keystate] object QueryLogs {
     }
   }
 
-  /** What was parsed; of the JSON `null` that is nothing. */
+  /** The parsed value; the JSON `null` parses to nothing. */
   private def known[T <: AnyRef](parsed: T): T =
     if (parsed == null) throw new IllegalStateException("there is nothing in it") else parsed
 }

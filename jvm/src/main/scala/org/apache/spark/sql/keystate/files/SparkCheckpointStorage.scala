@@ -19,7 +19,8 @@ import keystate.version.SharedPath
 /** The checkpoint's files through Spark's `CheckpointFileManager`. Relies on it to make a file
   * appear atomically in each kind of file system. Users can replace the manager by a setting.
   *
-  * What the state shares with another checkpoint is read there ([[SharedPath]]), and never written.
+  * Files that the state shares with another checkpoint are read there ([[SharedPath]]), and never
+  * written.
   */
 private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf: Configuration)
     extends CheckpointStorage {
@@ -36,7 +37,7 @@ private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf:
     case None => openOwn(path, offset, length)
   }
 
-  /** Where a file is that is another checkpoint's, and its path there. */
+  /** The storage of another checkpoint that has the file, and the file's path there. */
   private def shared(path: String): Option[(SparkCheckpointStorage, String)] =
     Option.when(SharedPath.isShared(path)) {
       val of = SharedPath.parse(path).getOrElse(throw new FileNotFoundException(path))
@@ -128,8 +129,8 @@ private[keystate] final class SparkCheckpointStorage(operatorFolder: Path, conf:
     try file(path).toString
     catch { case NonFatal(_) => s"$operatorFolder/$path" }
 
-  /** Where a file is. Throws FileNotFoundException where the checkpoint does not know the other one
-    * whose file it is.
+  /** The path of a file. Throws FileNotFoundException if the checkpoint does not know the other one
+    * that has the file.
     */
   def file(path: String): Path =
     shared(path).fold(resolve(path)) { case (other, there) => other.file(there) }

@@ -9,12 +9,12 @@ import org.apache.hadoop.fs.{ChecksumException, Path}
 
 import keystate.errors.{DamagedFileException, KeystateException}
 
-/** Files of a checkpoint that Spark or a library parses. What they throw for a damaged one names no
+/** Files of a checkpoint that Spark or a library parses. Their errors for damaged files name no
   * file.
   */
 private[keystate] object SparkFiles {
 
-  /** If what is read makes no sense, throws an error that names the file or its place. */
+  /** Throws an error that names the file or its place if the content is invalid. */
   def reading[T](file: => Path)(read: => T): T = {
     def damaged(e: Throwable) =
       throw new DamagedFileException(file.toString, s"it cannot be understood ($e)", e)

@@ -21,7 +21,7 @@ import org.apache.spark.sql.keystate.spec.Protocol
 import org.apache.spark.sql.keystate.state.BroadcastStates
 
 /** The first pass of a task whose micro-batch has broadcast elements. It sends them to the worker,
-  * and takes back what the function emitted and how it changed the broadcast states. The other rows
+  * and takes back the function's results and its changes of the broadcast states. The other rows
   * come in a second pass, so that they see the final broadcast states. This pass has keys only if
   * the function asks for them, see [[KeyPages]].
   */

@@ -8,7 +8,7 @@ import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.python.messages.BroadcastColumns
 import org.apache.spark.sql.keystate.spec.Protocol
 
-/** Answers a worker's questions for broadcast states, which it asks if it holds others. */
+/** Answers a worker's questions for broadcast states, which it asks if it holds outdated ones. */
 private[keystate] object BroadcastQuestions {
   private implicit val formats: Formats = DefaultFormats
 

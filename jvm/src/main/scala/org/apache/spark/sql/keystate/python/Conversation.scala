@@ -22,19 +22,18 @@ private[keystate] trait Conversation {
   def receive(column: String => ArrowColumnVector): Iterator[InternalRow]
 }
 
-/** Which keys the key indexes in a worker's questions stand for. To be asked under the task's lease.
-  */
+/** Maps the key indexes in a worker's questions to keys. Call it under the task's lease. */
 private[keystate] trait AskedKeys {
   def keyIndexesOf(cacheEpoch: Int): KeyIndexes
 
-  /** For how many key indexes of the cache epoch before this one the changes are in the backend. */
+  /** For how many key indexes of the previous cache epoch the changes are in the backend. */
   def readBefore(cacheEpoch: Int): Int
 }
 
 private[keystate] object Conversation {
 
   /** The schema of messages with these columns, which are fields of one struct column. Relies on
-    * map-in-arrow: Spark's stock worker unwraps the one struct column that its input has.
+    * map-in-arrow: Spark's stock worker unwraps the one struct column of its input.
     */
   def message(columns: Seq[StructField]): StructType =
     new StructType().add(Protocol.Message.Message, StructType(columns))

@@ -21,10 +21,10 @@ import org.apache.spark.sql.keystate.shim.ArrowRunnerShim
   * Arrow batches are the messages of a conversation.
   *
   * Relies on `BaseArrowPythonRunner`, which
-  *   - starts the worker, or takes one that is running;
-  *   - asks for input by `writeNextBatchToArrowStream`, on the task's thread, whenever the worker
+  *   - starts the worker, or takes a running one;
+  *   - requests input by `writeNextBatchToArrowStream`, on the task's thread, whenever the worker
   *     can take more;
-  *   - gives each Arrow batch that comes back to `deserializeColumnarBatch`.
+  *   - passes each Arrow batch that comes back to `deserializeColumnarBatch`.
   */
 private[keystate] class ConversationRunner(
     function: WorkerFunction,
@@ -47,7 +47,7 @@ private[keystate] class ConversationRunner(
   }
   private var closed = false
 
-  /** For a task that ends early, by failure or `limit`, and never gets to the end of the input. */
+  /** For a task that ends early, by failure or `limit`, and never reaches the end of the input. */
   Option(TaskContext.get()).foreach(_.addTaskCompletionListener[Unit] { _ =>
     if (!closed) {
       root.close()
@@ -55,8 +55,8 @@ private[keystate] class ConversationRunner(
     }
   })
 
-  /** Has each message sent at once. Otherwise a small one would wait until the worker's system has
-    * acknowledged the one before, which takes 40 ms if the worker has nothing to say.
+  /** Makes each message go out immediately. Otherwise a small one would wait until the worker's
+    * system has acknowledged the one before, which takes 40 ms if the worker sends nothing.
     */
   override protected def newWriter(
       env: SparkEnv,

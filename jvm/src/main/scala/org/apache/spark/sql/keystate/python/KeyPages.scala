@@ -16,9 +16,9 @@ import org.apache.spark.sql.keystate.python.messages.{
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, Protocol}
 import org.apache.spark.sql.keystate.state.{FamilyEntries, Timers}
 
-/** Gives a worker all keys that have one state, page by page, for `apply_to_keyed_state`. The
-  * question for the next page brings the changes of the last one. So the worker never holds more
-  * than one page. Each page numbers its keys anew.
+/** Sends a worker all keys that have one state, page by page, for `apply_to_keyed_state`. The
+  * question for the next page carries the changes of the last one. So the worker never holds more
+  * than one page. Each page numbers its keys from 0.
   */
 private[keystate] final class KeyPages(
     spec: OperatorSpec,

@@ -10,7 +10,7 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.sql.keystate.metrics.MetricValues
 import org.apache.spark.sql.keystate.spec.Protocol
 
-/** What a worker reports of the function's own metrics. */
+/** A worker's report of the function's own metrics. */
 private[keystate] object MetricColumns {
   private implicit val formats: Formats = DefaultFormats
 

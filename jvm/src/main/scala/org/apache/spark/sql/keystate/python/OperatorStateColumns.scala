@@ -7,10 +7,12 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.sql.keystate.spec.Protocol
 import org.apache.spark.sql.keystate.state.{OperatorStateEntries, RawKeyedState}
 
-/** What a worker reports of its subtask's operator state. */
+/** A worker's report of its subtask's operator state. */
 private[keystate] object OperatorStateColumns {
 
-  /** Stores the operator state, which only the last answer has. Returns whether this is it. */
+  /** Stores the operator state, which only the last answer has. Returns whether this answer is the
+    * last.
+    */
   def receive(own: OperatorStateEntries, column: String => ArrowColumnVector): Boolean = {
     val state = column(Protocol.Answer.OperatorState)
     val last = !state.isNullAt(0)

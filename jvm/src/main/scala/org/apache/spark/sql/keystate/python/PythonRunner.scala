@@ -135,7 +135,7 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
     }
   }
 
-  /** None if messages are Arrow always. */
+  /** None if all messages are Arrow. */
   private def packingOf(schema: StructType, context: OperatorTaskContext): Option[Packing] = {
     val rows = DataTypeUtils.fromAttributes(context.columns.inputs.head.seen)
     val keys = DataTypeUtils.fromAttributes(context.columns.grouping)
@@ -185,7 +185,7 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
     }
   }
 
-  /** Answers questions until the task ends. Returns what the worker must know to ask. */
+  /** Answers questions until the task ends. Returns the data with which the worker connects. */
   private def serve(table: Questions.Table, context: OperatorTaskContext): JObject = {
     val questions = new Questions(table)
     val server = StateServer.ofThisJvm
@@ -248,7 +248,7 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
     context.lease.use(conversation.receive(column))
   }
 
-  /** What the function's runtime context can tell, as JSON for the control column. */
+  /** The values of the function's runtime context, as JSON for the control column. */
   private def control(context: OperatorTaskContext): JObject =
     (Protocol.Control.Protocol -> Protocol.Version) ~
       (Protocol.Control.Subtask -> context.index) ~

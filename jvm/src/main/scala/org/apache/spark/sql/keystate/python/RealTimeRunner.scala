@@ -14,12 +14,13 @@ import org.apache.spark.sql.keystate.realtime.{InputThread, RowHandover}
 import org.apache.spark.sql.keystate.shim.PythonShim
 
 /** Runs a keyed task's Python function in real-time mode: a message is sent once the worker has
-  * answered the one before and something is there to be sent, so messages grow with what waits.
+  * answered the one before and there is something to send, so messages grow with the waiting rows.
   *
-  * Relies on what [[ConversationRunner]] relies on, and
-  *   - that Spark's stream of answers, which is not used, writes to the worker only when it is read;
+  * Relies on the same as [[ConversationRunner]], and
+  *   - that Spark's stream of answers, which is not used, writes to the worker only when it is
+  *   read;
   *   - that Spark takes workers by their environment: so those of real-time mode, which send each
-  *     answer at once, are not shared with other queries.
+  *     answer immediately, are not shared with other queries.
   */
 private[keystate] final class RealTimeRunner(
     function: WorkerFunction,
@@ -104,7 +105,7 @@ private[keystate] final class RealTimeRunner(
     override def pauseMillis: Long = if (over) 0 else conversation.live.get.pauseMillis
   }
 
-  /** Does not write what the worker must know first into Spark's stream, but leaves it to ours. */
+  /** Leaves the worker's initial data to Keystate's stream, instead of writing it into Spark's. */
   private final class HeldWriter(
       val writer: Writer,
       env: SparkEnv,

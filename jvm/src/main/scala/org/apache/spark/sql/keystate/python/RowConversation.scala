@@ -18,24 +18,24 @@ import org.apache.spark.sql.keystate.state.DueTimers
 
 /** One task of a keyed operator: its conversation with the Python worker.
   *
-  * The input is sent in messages of some thousand rows. A key gets a key index when it first appears,
-  * and its state is sent with that message. Later rows of the key have only that index, because the
-  * worker keeps the state.
+  * The input is sent in messages of some thousand rows. A key gets a key index when it first
+  * appears, and its state is sent with that message. Later rows of the key have only that index,
+  * because the worker keeps the state.
   *
   * [[CacheEpochs]] bound the worker's cache.
   *
-  * At the end of the input the timers that are due are sent, and then the worker returns the rest.
-  * Those that this micro-batch has set and that are due the worker fires itself, each in its turn. If
-  * some are of keys that it has let go, it hands over its changes and asks for timers until none are
-  * left, see [[TimerQuestions]]. So it does in a batch query, where all timers fire once the input has
-  * ended.
+  * At the end of the input the due timers are sent, and then the worker returns the rest. Due
+  * timers that this micro-batch has set fire in the worker itself, each in its turn. If the worker
+  * has dropped the keys of some of them, it sends its changes and asks for timers until none are
+  * left, see [[TimerQuestions]]. It does the same in a batch query, where all timers fire once the
+  * input has ended.
   *
   * In real-time mode, see [[LiveTurns]], timers that the clock has passed are sent before rows, a
-  * cache epoch ends after some time too, and each answer has the timers that were set.
+  * cache epoch also ends after some time, and each answer has the timers that were set.
   *
   * The task's own thread writes messages and reads answers. Only the worker's questions are
-  * answered in another thread. Whatever touches the backend is done under the task's lease: so
-  * answers are read and questions answered under it, see [[PythonRunner]].
+  * answered in another thread. All access to the backend is under the task's lease: so answers are
+  * read and questions answered under it, see [[PythonRunner]].
   */
 private[keystate] final class RowConversation(
     task: OperatorTaskContext,

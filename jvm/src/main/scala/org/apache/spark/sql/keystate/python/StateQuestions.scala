@@ -30,7 +30,8 @@ private[keystate] final class StateQuestions(
     }
   )
 
-  /** What a question is about: the index of the state, and the key group and key of the key index. */
+  /** The subject of a question: the index of the state, and the key group and key of the key index.
+    */
   private def asked(question: JObject): (Int, Int, Array[Byte]) = {
     val keyIndexes = task.keyIndexesOf(cacheEpochOf(question))
     val keyIndex = (question \ Protocol.Question.KeyIndex).extract[Int]

@@ -24,7 +24,7 @@ import org.apache.spark.internal.config.Python.{
 import org.apache.spark.sql.keystate.spec.Protocol
 
 /** Answers workers' questions about state that was too large to be sent ahead. A worker first sends
-  * a secret, by which its task is found. When the task is unregistered, its connections are closed.
+  * a secret, which identifies its task. When the task is unregistered, its connections are closed.
   *
   * A worker begins with `[int32 length][secret]` and gets an `[int32]`, which says whether there is
   * such a task. A question is
@@ -45,7 +45,7 @@ private[keystate] final class StateServer(
   private val unidentified = new Unidentified(mostUnidentified, identifyMillis)
   private val listener = new WorkerListener(folder, take)
 
-  /** What a worker needs to know to connect. */
+  /** The data with which a worker connects. */
   def address: JObject = listener.address
 
   /** Makes a task's state available. Returns the secret that its worker has to know. */
@@ -112,7 +112,7 @@ private[keystate] final class StateServer(
     out.flush()
   }
 
-  /** Compares with every secret to its end: how long it takes tells nothing about them. */
+  /** Compares with every secret to its end, so that the duration reveals nothing about them. */
   private def find(secret: Array[Byte]): Option[Task] =
     tasks.values.asScala.foldLeft(Option.empty[Task]) { (found, task) =>
       if (MessageDigest.isEqual(task.secret, secret)) Some(task) else found
@@ -127,7 +127,7 @@ private[keystate] object StateServer {
   /** The server of this JVM. It is never closed. */
   lazy val ofThisJvm: StateServer = new StateServer(() => socketFolder)
 
-  /** Where Spark makes Unix domain sockets. None unless it is to use them for Python workers. */
+  /** The folder of Spark's Unix domain sockets. None unless Spark uses them for Python workers. */
   private def socketFolder: Option[Path] = {
     val conf = SparkEnv.get.conf
     Option.when(conf.get(PYTHON_UNIX_DOMAIN_SOCKET_ENABLED)) {
@@ -167,8 +167,8 @@ private[keystate] object StateServer {
     }
   }
 
-  /** Any program on this machine can connect, so the length that it announces is not believed: it
-    * could ask for all memory. Whoever knows a task's secret is the task's worker.
+  /** Any program on this machine can connect, so the announced length is not trusted: it could ask
+    * for all memory. Whoever knows a task's secret is the task's worker.
     */
   private def readSecret(in: DataInputStream): Array[Byte] = {
     val length = in.readInt()

@@ -8,9 +8,8 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.spec.Protocol
 
-/** Takes the worker's changes as soon as it has them, and gives it the timers that are due then: when
-  * some of those that it has set are of keys that it has let go. So all timers fire in one
-  * conversation.
+/** Takes the worker's changes immediately, and sends it the timers that are due then. The worker
+  * asks when it has set timers of keys that it has dropped. So all timers fire in one conversation.
   */
 private[keystate] object TimerQuestions {
   def questions(

@@ -7,10 +7,10 @@ import scala.collection.mutable
 
 import org.apache.spark.util.ThreadUtils
 
-/** Connections that have not said yet which task's worker they are. Any program on the machine can
-  * make one. So they get little time, and when there are too many, the oldest is closed. But each
-  * has at least `LeastMillis`, which is plenty for a worker: until then no other is taken in. Else
-  * a program that connects often enough would have the workers closed before they are heard.
+/** Connections whose worker is not identified yet. Any program on the machine can make one. So they
+  * get little time, and when there are too many, the oldest is closed. But each has at least
+  * `LeastMillis`, which is plenty for a worker: until then no other is accepted. Otherwise a
+  * program that connects often enough could have workers closed before they identify themselves.
   */
 private[keystate] final class Unidentified(most: Int, timeoutMillis: Long) {
   import Unidentified._

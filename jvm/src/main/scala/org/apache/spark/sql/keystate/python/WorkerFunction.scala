@@ -7,7 +7,7 @@ import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.python.ArrowPythonRunner
 import org.apache.spark.sql.internal.SQLConf
 
-/** A Python function with what Spark's runners want to know of it and of the session.
+/** A Python function with the data that Spark's runners need of it and of the session.
   *
   * @param chained
   *   the function and the id of its result, as Spark's runners take it

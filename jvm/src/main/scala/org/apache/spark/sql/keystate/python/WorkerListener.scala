@@ -15,14 +15,14 @@ import org.apache.spark.util.{ShutdownHookManager, Utils}
 
 import org.apache.spark.sql.keystate.spec.Protocol
 
-/** Listens for workers. It goes on after errors: if it can't accept connections for a while, it
+/** Listens for workers. It continues after errors: if it can't accept connections for a while, it
   * tries again; if its socket is gone, the next task gets another.
   *
   * @param folder
   *   where to make a Unix domain socket, in a new folder that only this user may enter; None for a
   *   port of the loopback interface
   * @param take
-  *   takes over a connection, and returns at once
+  *   takes over a connection, and returns immediately
   */
 private[keystate] final class WorkerListener(
     folder: () => Option[Path],
@@ -32,7 +32,7 @@ private[keystate] final class WorkerListener(
 
   private var listening: Listening = _
 
-  /** What a worker needs to know to connect: a path, or a host and a port. */
+  /** The data with which a worker connects: a path, or a host and a port. */
   def address: JObject = synchronized {
     val wanted = folder()
     if (listening == null || listening.wanted != wanted || !listening.isServing) {
@@ -129,8 +129,8 @@ private[keystate] object WorkerListener {
     def description: String = path.fold("port")(path => s"socket $path")
   }
 
-  /** A port of the loopback interface, which workers are given by IP address: `localhost` can also
-    * be ::1.
+  /** A port of the loopback interface. Workers get its IP address, because `localhost` can also be
+    * ::1.
     */
   private def loopback(): ServerSocket = {
     val any = 0

@@ -8,19 +8,19 @@ import org.apache.spark.TaskContext
 import org.apache.spark.api.python.PythonWorker
 import org.apache.spark.util.DirectByteBufferOutputStream
 
-/** What is said to a worker, and when. */
+/** Decides what to send to a worker, and when. */
 private[keystate] trait Turns {
 
-  /** Writes what is to be sent now, if anything is. All that was written before has been sent. */
+  /** Writes the next message, if there is one. Everything written before has been sent. */
   def write(out: DataOutputStream): Unit
 
-  /** After how many ms there may be something to write, if nothing comes in before; 0 is never. */
+  /** After how many ms there may be something to write without further input; 0 means never. */
   def pauseMillis: Long
 }
 
-/** The answers of a worker. Where Spark's own stream blocks until there is input to send, this one
-  * waits for an answer, for input, and for the clock all at once, in one `select`. So an answer is
-  * read at once, and a message is sent at once. While it waits it uses no CPU.
+/** The answers of a worker. Spark's own stream blocks until there is input to send; this one waits
+  * for an answer, for input, and for the clock in one `select`. So answers are read and messages
+  * are sent without delay. While it waits it uses no CPU.
   *
   * Relies on the worker's channel not blocking and being registered with its selector, as Spark
   * hands out workers.

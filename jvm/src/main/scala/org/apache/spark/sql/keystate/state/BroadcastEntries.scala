@@ -29,7 +29,7 @@ private[keystate] final class BroadcastEntries(
   def scan(from: Option[Array[Byte]]): EntryIterator =
     stored.scan(group, from.orNull, null)
 
-  /** Applies `use` to each entry, at once. Returns the results. */
+  /** Applies `use` to each entry during the call. Returns the results. */
   def entries[T](use: Entry => T): Seq[T] = {
     val entries = stored.scan(group, null, null)
     try entries.map(use).toVector

@@ -7,8 +7,8 @@ import keystate.keygroup.KeyGroups
 import org.apache.spark.sql.keystate.spec.{StateSpec, SystemColumnFamilies}
 
 /** A subtask's broadcast states. Their entries are in the operator group, together with a tag,
-  * which is new whenever broadcast elements were processed. A worker that holds the states under
-  * the same tag has exactly what is stored, and need not be sent it.
+  * which changes whenever broadcast elements were processed. A worker that holds the states under
+  * the same tag has exactly the stored entries, and need not receive them.
   *
   * @param families
   *   the backend's ids of the families, by name

@@ -8,12 +8,12 @@ import scala.collection.mutable
 import keystate.TimeDomain
 import keystate.TimeDomain.{EVENT_TIME, PROCESSING_TIME}
 
-/** The timers that fire in a micro-batch, in order of time: after its rows, all that its clock has
-  * passed, those too that its rows and its timers have set. The stored ones are looked up when somebody
-  * first asks, so not before the rows have been processed. From then on those that are set are added.
+/** The timers that fire in a micro-batch, in order of time: after its rows, all timers that its
+  * clock has passed, including those that its rows and timers set. The stored ones are looked up on
+  * first use, so not before the rows have been processed. From then on newly set timers are added.
   *
-  * A timer that a timer sets at or before its own time waits for the next micro-batch. So no micro-batch
-  * goes on for ever.
+  * A timer that a timer sets at or before its own time waits for the next micro-batch. So no
+  * micro-batch goes on for ever.
   *
   * @param lookUp
   *   finds the stored timers of these times, in order; see [[Timers.upTo]]
@@ -42,7 +42,7 @@ private[keystate] final class DueTimers(
 
   def isEmpty: Boolean = {
     look()
-    // Those that were deleted, and set again so that they wait.
+    // The timers that were deleted, and set again so that they wait.
     if (!waiting.isEmpty) {
       while (stored.nonEmpty && waiting.contains(stored.head)) stored.dequeue(): Unit
       while (!set.isEmpty && waiting.contains(set.first)) set.pollFirst(): Unit
@@ -52,7 +52,7 @@ private[keystate] final class DueTimers(
 
   def nonEmpty: Boolean = !isEmpty
 
-  /** Whether there are some of those that were stored when somebody first asked. */
+  /** Whether any of the timers that were stored at first use are left. */
   def hasStored: Boolean = {
     look()
     stored.nonEmpty
@@ -61,7 +61,7 @@ private[keystate] final class DueTimers(
   /** Takes out the first one of these. */
   def dequeueStored(): Timer = stored.dequeue()
 
-  /** How many there are. A timer that was stored and has been set again may count twice. */
+  /** The number of timers. A timer that was stored and has been set again may count twice. */
   def size: Int = {
     look()
     stored.size + set.size
@@ -77,7 +77,9 @@ private[keystate] final class DueTimers(
       if (compared <= 0) stored.dequeue() else next
     }
 
-  /** Takes out the first one of each key: those that may fire before any of them has set others. */
+  /** Removes and returns the first timer of each key: they may fire before any of them has set
+    * others.
+    */
   def dequeueFirsts(): Seq[Timer] = {
     val ofKeys = mutable.HashSet.empty[ByteBuffer]
     val (firsts, others) = Iterator
@@ -109,8 +111,8 @@ private[keystate] final class DueTimers(
     case PROCESSING_TIME => processingTime.exists(time <= _)
   }
 
-  /** In a batch query, whose one micro-batch has no next one: when all have fired, those fire that
-    * wait.
+  /** For a batch query, whose one micro-batch has no next one: when all timers have fired, the
+    * waiting ones fire.
     */
   def nextRound(): Unit = {
     waiting.clear()
@@ -120,7 +122,7 @@ private[keystate] final class DueTimers(
 
 private[keystate] object DueTimers {
 
-  /** By time, and then so that it is always the same. */
+  /** By time, and then in a fixed order. */
   private val Order: Comparator[Timer] = (a, b) => {
     val byTime = java.lang.Long.compare(a.time, b.time)
     if (byTime != 0) byTime
@@ -129,10 +131,10 @@ private[keystate] object DueTimers {
     else Arrays.compareUnsigned(a.key, b.key)
   }
 
-  /** For where no timers fire. */
+  /** Has no timers that fire. */
   def none: DueTimers = new DueTimers(None, None, (_, _) => Nil)
 
-  /** Whether a timer that is set waits for the next micro-batch, because this one set it. */
+  /** Whether a new timer waits for the next micro-batch, because of the timer that set it. */
   def waits(domain: TimeDomain, time: Long, by: Timer): Boolean = by != null && {
     time < by.time || time == by.time && Timers.number(domain) <= Timers.number(by.domain)
   }

@@ -64,7 +64,9 @@ private[keystate] final class EvolvedEntries(entries: StateEntries, upgrade: Val
 
 private[keystate] object EvolvedEntries {
 
-  /** What a state is read and written through: its entries, if its type never changed. */
+  /** The entries of a state through which it is read and written: the stored entries themselves, if
+    * its type never changed.
+    */
   def of(state: StateSpec, entries: StateEntries): StateEntries =
     if (state.schemas.isEmpty) entries else new EvolvedEntries(entries, new ValueUpgrade(state))
 }

@@ -7,8 +7,8 @@ import keystate.keygroup.KeyGroupRange
 import org.apache.spark.sql.keystate.spec.StateSpec
 
 /** The entries of one state, as its function reads and writes them: with the newest type, and
-  * without those whose time to live has ended. It knows the state's family, so that nothing else
-  * needs the backend itself.
+  * without expired entries. This class knows the state's family, so that nothing else needs the
+  * backend itself.
   *
   * @param family
   *   the backend's id of the state
@@ -21,7 +21,7 @@ private[keystate] final class FamilyEntries private (
     expiring: Option[TtlEntries]
 ) {
 
-  /** Whether entries have a time to live that ends in this task. */
+  /** Whether entries have a time to live that can end in this task. */
   def expires: Boolean = expiring.isDefined
 
   def get(group: Int, key: Array[Byte]): Array[Byte] = entries.get(family, group, key)
@@ -70,7 +70,7 @@ private[keystate] final class FamilyEntries private (
   def touch(group: Int, key: Array[Byte], time: Long): Unit =
     if (expiring.isDefined) expiring.get.touch(family, group, key, time)
 
-  /** Whether what is put now and used at `time` lives as long as this stored value. */
+  /** Whether an entry that is put now and used at `time` lives as long as this stored value. */
   def livesAsLong(time: Long, value: Array[Byte]): Boolean =
     expiring.isEmpty || expiring.get.isOf(time, value)
 
@@ -82,7 +82,7 @@ private[keystate] final class FamilyEntries private (
 private[keystate] object FamilyEntries {
 
   /** @param expiry
-    *   what has expired in this task; None if the state has no time to live
+    *   decides which entries have expired in this task; None if the state has no time to live
     */
   def apply(
       state: StateSpec,

@@ -9,7 +9,7 @@ import keystate.backend.{Entry, GroupedKey}
 import org.apache.spark.sql.keystate.encoding.StateRows
 import org.apache.spark.sql.keystate.spec.StateSpec
 
-/** How a list is stored: in chunks under the user keys 0, 1, 2 ... (int64 big-endian). Each chunk
+/** The stored form of a list: chunks under the user keys 0, 1, 2 ... (int64 big-endian). Each chunk
   * is an array of elements. So appending rewrites at most the last chunk, and only if that is
   * small.
   */

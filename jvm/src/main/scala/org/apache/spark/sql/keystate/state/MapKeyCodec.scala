@@ -6,7 +6,7 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.{ObjectCodec, OrderedKeyCodec}
 import org.apache.spark.sql.keystate.spec.StateSpec
 
-/** The keys of a map: as objects, and as the bytes by which its entries are found. */
+/** The keys of a map: as objects, and as the bytes of their entries' user keys. */
 private[keystate] final class MapKeyCodec(spec: StateSpec, codec: ObjectCodec) {
   private val order = OrderedKeyCodec(spec.keyType.get, spec.order)
   private val row = new GenericInternalRow(1)

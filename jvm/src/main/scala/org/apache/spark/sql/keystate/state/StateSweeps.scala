@@ -11,9 +11,9 @@ import org.apache.spark.sql.keystate.spec.StateSpec
 /** Removes expired entries at the end of a task, from the states that ask for it.
   *
   * @param entries
-  *   what each state is read and written through
+  *   the entries of each state
   * @param sweeps
-  *   the store's sweeps, by family; they say where each one stands
+  *   the store's sweeps, by family, with their positions
   */
 private[keystate] final class StateSweeps(
     states: Seq[StateSpec],

@@ -15,14 +15,14 @@ private[keystate] final case class Timer(
 )
 
 /** The timers of a task's keys. They are entries of one ordered family. The entry key is
-  * `[domain: 1 byte][time: int64 big-endian, sign flipped][key]`, the value is one byte. So the
-  * timers that are due come first in their domain, and timers that are not due cost nothing.
+  * `[domain: 1 byte][time: int64 big-endian, sign flipped][key]`, the value is one byte. So due
+  * timers come first in their domain, and timers that are not due cost nothing.
   *
-  * Which timers fire in a micro-batch: [[DueTimers]]. In real-time mode processing-time timers also
-  * fire when the clock passes them within a batch.
+  * [[DueTimers]] says which timers fire in a micro-batch. In real-time mode processing-time timers
+  * also fire when the clock passes them within a batch.
   *
   * @param due
-  *   is told which timers are set
+  *   receives the timers that are set
   */
 private[keystate] final class Timers(
     family: Int,
@@ -42,7 +42,7 @@ private[keystate] final class Timers(
     found.sortBy(_.time)
   }
 
-  /** The earliest time for which a processing-time timer was set since this was made. */
+  /** The earliest time of the processing-time timers that were set since this was made. */
   var earliestSet: Long = Long.MaxValue
 
   /** The time of the first timer of a domain. None if it has no timers.
@@ -116,13 +116,13 @@ private[keystate] object Timers {
     case other => throw new IllegalArgumentException(s"there is no timer domain $other")
   }
 
-  /** Where the entry keys of a domain's timers begin and end. */
+  /** The bounds of the entry keys of a domain's timers. */
   private def first(domain: TimeDomain): Array[Byte] = Array(number(domain))
   private def end(domain: TimeDomain): Array[Byte] = Array((number(domain) + 1).toByte)
 
   private val HeaderLength = 9
 
-  /** What is stored of a timer besides its entry key. */
+  /** The stored value of a timer; the rest is in its entry key. */
   val Present: Array[Byte] = Array[Byte](0)
 
   /** The key in the entry key of a timer. */

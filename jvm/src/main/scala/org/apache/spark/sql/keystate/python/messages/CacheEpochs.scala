@@ -16,7 +16,7 @@ private[python] final class CacheEpochs {
   private var before: KeyIndexes = _
   private var readOfBefore = 0 // of how many of its key indexes the changes were read
 
-  /** Of the states that were sent in this cache epoch. */
+  /** The bytes of the states that were sent in this cache epoch. */
   var cachedBytes = 0L
 
   /** The number of this cache epoch. */
@@ -30,7 +30,7 @@ private[python] final class CacheEpochs {
 
   def keyIndexesOf(cacheEpoch: Int): KeyIndexes = if (cacheEpoch == number) keyIndexes else before
 
-  /** For how many key indexes of the cache epoch before this one the changes were read. */
+  /** For how many key indexes of the previous cache epoch the changes were read. */
   def readBefore(cacheEpoch: Int): Int =
     if (cacheEpoch == number && before != null) readOfBefore else Int.MaxValue
 
@@ -43,7 +43,7 @@ private[python] final class CacheEpochs {
     number += 1
   }
 
-  /** Says that changes of a cache epoch were read, of the key indexes before `until`. */
+  /** Records that changes of a cache epoch were read, for key indexes before `until`. */
   def changed(cacheEpoch: Int, until: => Int): Unit = if (cacheEpoch != number) {
     readOfBefore = until
     if (readOfBefore == before.size) before = null

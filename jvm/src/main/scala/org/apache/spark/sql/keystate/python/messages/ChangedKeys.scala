@@ -5,8 +5,8 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.sql.keystate.spec.Protocol
 import org.apache.spark.sql.keystate.state.FamilyEntries
 
-/** The keys whose list or map a worker has changed, one after the other. What a key had is cleared
-  * first where the worker says so.
+/** The keys whose list or map a worker has changed, one after the other. A key's old entries are
+  * cleared first if the worker requests that.
   */
 private[messages] final class ChangedKeys(
     keyIndexes: KeyIndexes,
@@ -17,13 +17,13 @@ private[messages] final class ChangedKeys(
   private val changed = columns(Protocol.stateColumn(state, Protocol.Part.KeyIndex)).getArray(0)
   private val resets = columns(Protocol.stateColumn(state, Protocol.Part.Reset)).getArray(0)
 
-  /** Which of the changed keys this is. */
+  /** The index of the current changed key. */
   var index: Int = -1
   var keyIndex: Int = _
   var group: Int = _
   var key: Array[Byte] = _
 
-  /** How many entries were cleared so far. */
+  /** The number of entries cleared so far. */
   var removed: Long = 0
 
   def next(): Boolean = {

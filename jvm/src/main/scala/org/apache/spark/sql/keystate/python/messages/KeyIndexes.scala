@@ -10,12 +10,13 @@ import org.apache.spark.unsafe.array.ByteArrayMethods
 
 import keystate.backend.BytePages
 
-/** Numbers the distinct keys of one cache epoch of the worker's cache: key index 0, 1, 2 ... in the
-  * order in which they appear. The JVM and the worker name keys by key index, so that the worker
-  * never hashes a key. A hash table with open addressing and linear probing; keys are never removed.
+/** Numbers the distinct keys of one cache epoch of the worker's cache: key index 0, 1, 2 ... in
+  * order of first appearance. The JVM and the worker identify keys by key index, so that the worker
+  * never hashes a key. A hash table with open addressing and linear probing; keys are never
+  * removed.
   *
-  * Each row looks a key up, and keys are spread all over the memory. So a look-up reads few places:
-  * of a plain key, one word that is not null, only the table. Of others also the record.
+  * Each row looks up a key, and keys are spread over the memory. So a lookup reads few places: for
+  * a plain key, which is one word that is not null, only the table; for others also the record.
   *
   * {{{
   * table    [int64 entry][int64 the word of a plain key, the record's address of another]

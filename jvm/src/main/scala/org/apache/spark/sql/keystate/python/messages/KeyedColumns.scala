@@ -15,10 +15,11 @@ private[keystate] final class KeyedColumns(
     StateColumns(specs(i), i, entries(i), inline)
   }
 
-  /** Those of value states. A message is packed only if all states are of this kind. */
+  /** The columns of value states. A message is packed only if all states are of this kind. */
   def ofValues: Seq[ValueStateColumns] = all.collect { case values: ValueStateColumns => values }
 
-  /** Those that a worker asks for by page, and those whose entries it asks for by user key. */
+  /** The columns that a worker requests by page, and those whose entries it requests by user key.
+    */
   val paged: Map[Int, PagedColumns] =
     all.zipWithIndex.collect { case (paged: PagedColumns, i) => i -> paged }.toMap
   val maps: Map[Int, MapStateColumns] =
@@ -27,7 +28,7 @@ private[keystate] final class KeyedColumns(
   private val notes = specs.indices.flatMap(i => UseNotes(specs(i), i, entries(i)))
 
   /** Stores the changes in a message from the worker, which has one element in the columns for each
-    * key index that it changed. Returns the numbers of entries put and removed.
+    * changed key index. Returns the numbers of entries put and removed.
     */
   def apply(keyIndexes: KeyIndexes, columns: String => ArrowColumnVector): (Long, Long) = {
     notes.foreach(_.removeCleared(keyIndexes, columns))

@@ -6,9 +6,9 @@ import org.apache.spark.sql.keystate.realtime.{LiveTimers, RowHandover, RowLaten
 import org.apache.spark.sql.keystate.spec.Protocol
 import org.apache.spark.sql.keystate.state.DueTimers
 
-/** When a task in real-time mode sends its next message. A message is sent when the worker has
-  * answered all others and there is something to send: rows, timers that the clock has passed, the
-  * end, or nothing but the end of a cache epoch, so that the backend has what changed. If many rows
+/** Decides when a task in real-time mode sends its next message. A message is sent when the worker
+  * has answered all others and there is something to send: rows, timers that the clock has passed,
+  * the end, or just the end of a cache epoch, so that the backend gets the changes. If many rows
   * wait, one message is sent ahead.
   *
   * This reads the clock: a batch that is processed again sees other times.
@@ -18,7 +18,7 @@ import org.apache.spark.sql.keystate.state.DueTimers
   * @param passed
   *   timers that the clock has passed, which are to be sent
   * @param cacheEpochMillis
-  *   after how long the worker hands over what it changed
+  *   after how long the worker returns its changes
   */
 private[keystate] final class LiveTurns(
     timers: Option[LiveTimers],
@@ -27,7 +27,7 @@ private[keystate] final class LiveTurns(
 ) {
   import LiveTurns._
 
-  /** Where rows come from. Set before the first message. */
+  /** The source of rows. Set before the first message. */
   var input: RowHandover = _
 
   val latencies = new RowLatencies
@@ -44,7 +44,7 @@ private[keystate] final class LiveTurns(
       input.hasNext || passed.nonEmpty || input.isOver || wakeTime <= now
     else unanswered == 1 && passed.isEmpty && input.waiting >= RowsAhead
 
-  /** How long there is nothing to send, if no row comes; 0 is without limit. */
+  /** How long there is nothing to send unless a row comes; 0 is without limit. */
   def pauseMillis: Long = {
     val time = wakeTime
     if (unanswered > 0 || time == Never) 0 else math.max(1, time - now)
@@ -52,9 +52,9 @@ private[keystate] final class LiveTurns(
 
   private def wakeTime = math.min(cacheEpochEnd, timers.fold(Never)(_.first))
 
-  /** Whether timers are to be sent now. Looks up those that the clock has passed. They are sent only
-    * while no answer is missing, because an answer may delete them. A function whose timers set
-    * timers for the past keeps neither rows nor the end of the batch waiting.
+  /** Whether to send timers now. Looks up those that the clock has passed. They are sent only while
+    * no answer is missing, because an answer may delete them. If timers keep setting timers for the
+    * past, rows and the end of the batch are still sent in between.
     */
   def timersFirst(): Boolean =
     if (unanswered > 0) false
@@ -90,7 +90,7 @@ private[keystate] final class LiveTurns(
     latencies.answered(System.nanoTime)
   }
 
-  /** What the control has that is the same in all messages. */
+  /** The part of the control that is the same in all messages. */
   def control(context: JObject): JObject = JObject(
     JField(Protocol.Control.RealTime, JBool(true)) ::
       context.obj.filterNot(_._1 == Protocol.Control.ProcessingTime)
@@ -103,9 +103,9 @@ private[keystate] final class LiveTurns(
 private[keystate] object LiveTurns {
   private final val Never = LiveTimers.Never
 
-  /** How many rows have to wait for a message to be sent before the one before it is answered. */
+  /** How many rows must wait before a message is sent ahead of the previous answer. */
   private final val RowsAhead = 1000
 
-  /** How long a cache epoch lasts at most; less if a state's entries live less long. */
+  /** The maximum duration of a cache epoch; it is shorter if a state's entries live less long. */
   final val CacheEpochMillis = 5000L
 }

@@ -15,8 +15,8 @@ import org.apache.spark.sql.keystate.spec.{Protocol, StateSpec}
 import org.apache.spark.sql.keystate.state.FamilyEntries
 
 /** Map and sorted map state: one stored entry for each user key, in the order of the user keys. A
-  * map that is larger than `inline` is not sent ahead: the worker gets nulls and asks for what it
-  * needs.
+  * map that is larger than `inline` is not sent ahead: the worker gets nulls and asks for the
+  * entries that it needs.
   */
 private[keystate] final class MapStateColumns(
     spec: StateSpec,
@@ -149,7 +149,7 @@ private[keystate] final class MapStateColumns(
     } finally stored.close()
   }
 
-  /** The values of those of the user keys that the key has. */
+  /** The values of those of the user keys that exist in the key's map. */
   def find(
       group: Int,
       key: Array[Byte],

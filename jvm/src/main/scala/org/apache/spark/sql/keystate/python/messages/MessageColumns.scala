@@ -96,7 +96,7 @@ private[keystate] final class RowColumn(list: ListVector) extends MessageColumn(
   }
 }
 
-/** A message column of lists. What is written to the element writers between `begin` and `end` is
+/** A message column of lists. Values written to the element writers between `begin` and `end` are
   * one list. Spark's own writers are not used for that, because they take only whole arrays.
   */
 private[keystate] final class ListsColumn(list: ListVector, elements: Seq[ArrowWriters.FieldWriter])

@@ -22,7 +22,7 @@ private[keystate] final class PackedAnswers(
 
   context.addTaskCompletionListener[Unit](_ => closeLast())
 
-  /** A packed answer, or the columns of one that is Arrow. */
+  /** A packed answer, or the columns of an Arrow answer. */
   def read(bytes: Array[Byte]): Either[PackedAnswer, String => ArrowColumnVector] = {
     closeLast()
     if (PackedBytes.intAt(bytes, 0) == PackedBytes.Rows) Left(new PackedAnswer(bytes, fields))

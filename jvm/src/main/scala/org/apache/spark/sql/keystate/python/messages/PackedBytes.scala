@@ -44,7 +44,8 @@ private[keystate] final class PackedBytes {
 
   def clear(): Unit = used = 0
 
-  /** Where so many more bytes go. It may replace `bytes`, so it is called before that is read. */
+  /** The position for this many more bytes. It may replace `bytes`, so call it before reading that.
+    */
   private def room(length: Int): Int = {
     val at = used
     used = Math.addExact(used, length)
@@ -56,7 +57,7 @@ private[keystate] final class PackedBytes {
 
 private[keystate] object PackedBytes {
 
-  /** What messages and answers in bytes begin with: an Arrow stream follows, or packed rows. */
+  /** The first byte of messages and answers in bytes: an Arrow stream follows, or packed rows. */
   final val Arrow = 0
   final val Rows = 1
 

@@ -51,7 +51,7 @@ private[keystate] final class PackedParts(values: Seq[ValueStateColumns]) extend
   /** The whole message.
     *
     * @param control
-    *   JSON of what else is new, or nothing
+    *   JSON of other news, or nothing
     */
   def finish(cacheEpoch: Int, time: Long, control: Array[Byte]): PackedBytes = {
     message.clear()
@@ -83,7 +83,7 @@ private[keystate] object PackedParts {
 
   private final val MostFields = 64
 
-  /** Whether an operator's messages can be packed. The others are sent as Arrow always. */
+  /** Whether an operator's messages can be packed. All other messages are sent as Arrow. */
   def fit(spec: OperatorSpec, rows: StructType, keys: StructType, output: StructType): Boolean =
     !spec.sideOutputs && !spec.rowHandling.columns && spec.broadcast.isEmpty &&
       spec.states.forall(state => state.kind == StateKind.Value && isFlat(state.rowSchema)) &&

@@ -51,7 +51,7 @@ private[keystate] final class Packing(
     bytes
   }
 
-  /** A packed answer, or the columns of one that is Arrow, which last until the next one. */
+  /** A packed answer, or the columns of an Arrow answer, which are valid until the next one. */
   def read(answer: ColumnarBatch): Either[PackedAnswer, String => ArrowColumnVector] = {
     val bytes = answer.column(0).asInstanceOf[ArrowColumnVector].getChild(0)
     answers.read(bytes.getBinary(0))

@@ -1,7 +1,7 @@
 package org.apache.spark.sql.keystate.python.messages
 
-/** Which entries of a key are asked for: from entry key `start` (inclusive; None: the first) to
-  * `end` (exclusive; None: the last), backwards if `reverse`, and at most about `limit` entries.
+/** The requested entries of a key: from entry key `start` (inclusive; None: the first) to `end`
+  * (exclusive; None: the last), backwards if `reverse`, and at most about `limit` entries.
   */
 private[keystate] final case class PageRequest(
     start: Option[Array[Byte]],

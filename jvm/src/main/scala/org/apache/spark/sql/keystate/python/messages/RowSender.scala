@@ -14,15 +14,15 @@ import org.apache.spark.sql.keystate.operator.{OperatorTaskContext, TaskRows}
 import org.apache.spark.sql.keystate.spec.Protocol
 import org.apache.spark.sql.keystate.state.DueTimers
 
-/** Writes rows and timers into messages, and with each key that the worker does not have what it has
-  * in the states.
+/** Writes rows and timers into messages, and with each key that the worker does not have the key's
+  * states.
   *
   * @param packs
   *   whether a message of few rows is packed, instead of going into the vectors of `root`
   * @param answersTimers
-  *   whether the worker has asked for timers, and is to be told whether more are left
+  *   whether the worker has asked for timers, and must learn whether more are left
   * @param control
-  *   gives what the worker is to know besides
+  *   returns other data for the worker
   */
 private[python] final class RowSender(
     root: VectorSchemaRoot,
@@ -44,10 +44,10 @@ private[python] final class RowSender(
   private val controls = struct.getChild(Protocol.Message.Control).asInstanceOf[VarBinaryVector]
   private val arrow = new ArrowParts(list, task.inputs.size, states.all, task.timers.nonEmpty)
   private lazy val packedParts = new PackedParts(states.ofValues)
-  private var parts: MessageParts = arrow // of the message at hand
+  private var parts: MessageParts = arrow // of the current message
   private val timerKey = new UnsafeRow(task.inputs.head.keys.width)
   private val readerOf = task.inputs.toArray
-  private var told: JObject = _ // what the worker knows of the control
+  private var told: JObject = _ // the worker's present knowledge of the control
   private val carried = new Array[Int](LargestStep)
   private var rowsPerMessage = settings.firstMessageRows
   private var sent = false
@@ -58,7 +58,7 @@ private[python] final class RowSender(
   private var step = FirstStep
   private var bytes = 0L // of the message's rows and states
 
-  /** The message at hand if it is packed. */
+  /** The current message if it is packed. */
   var packed: Option[PackedBytes] = None
 
   private def list(name: String) = struct.getChild(name).asInstanceOf[ListVector]
@@ -138,8 +138,8 @@ private[python] final class RowSender(
     rowsPerMessage = math.min(rowsPerMessage * 2, settings.messageRows)
   }
 
-  /** Whether timers that this micro-batch has set are sent too. Else the worker fires them, or asks for
-    * all that are left.
+  /** Whether timers that this micro-batch has set are sent too. Otherwise the worker fires them, or
+    * asks for all that are left.
     */
   private val sendsSet = answersTimers || live.nonEmpty
 
@@ -157,8 +157,8 @@ private[python] final class RowSender(
     }
   }
 
-  /** Whether a timer of the key that was deleted may have been set again since, for not all that the
-    * worker changed of the key was read. In real-time mode a later look finds what it has set.
+  /** Whether a deleted timer of the key may have been set again since, because not all of the
+    * worker's changes of the key were read. In real-time mode a later lookup finds such timers.
     */
   private def mayBeSetAgain(key: UnsafeRow): Boolean = live.isEmpty && {
     val hash = key.hashCode

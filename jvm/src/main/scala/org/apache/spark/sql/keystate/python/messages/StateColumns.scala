@@ -43,7 +43,7 @@ private[keystate] trait StateSender {
   def reset(): Unit
 }
 
-/** For states with many entries for a key, which may be too many to be sent ahead. */
+/** For states that can have too many entries for a key to be sent ahead. */
 private[keystate] abstract class EntriesSender extends StateSender {
 
   /** Adds the entries of a key, or a null if they are too many. Returns how many bytes it added. */
@@ -63,7 +63,7 @@ private[keystate] abstract class EntriesSender extends StateSender {
   }
 }
 
-/** How much of a list or map is sent ahead. One that has more is asked for by page. */
+/** How much of a list or map is sent ahead. A larger one is requested by page. */
 private[keystate] final case class Inline(entries: Int, bytes: Long) {
   def fits(entries: Int, bytes: Long): Boolean = entries <= this.entries && bytes <= this.bytes
 }

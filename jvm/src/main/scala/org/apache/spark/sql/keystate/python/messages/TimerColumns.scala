@@ -38,7 +38,7 @@ private[keystate] final class TimerColumns(list: String => ListVector) {
 
 private[keystate] object TimerColumns {
 
-  /** What is added to the domain of a timer that is gone. */
+  /** The number added to the domain of a timer that is gone. */
   private final val Gone = 2
 
   /** A timer's domain in a message to the worker. */
@@ -52,7 +52,7 @@ private[keystate] object TimerColumns {
     StateColumns.list(Protocol.Message.TimerTimes, LongType)
   )
 
-  // What a worker says of a timer.
+  // A worker's marks for a timer.
   private final val Deleted = 0
   private final val Waits = 2 // it is set, and waits for the next micro-batch
 

@@ -9,11 +9,11 @@ import org.apache.spark.sql.keystate.encoding.OrderedKeyCodec
 import org.apache.spark.sql.keystate.spec.{Protocol, StateKind, StateSpec}
 import org.apache.spark.sql.keystate.state.FamilyEntries
 
-/** What a worker notes of a state whose time to live depends on what only the worker knows: which
+/** A worker's notes on a state whose time to live depends on data that only the worker has: which
   * entries the function used and, by event time, when. Besides the changes, its answers have a key
   * index and a time for each use. For a map they also have the user key. For a list they also say
-  * whether the whole list was used, or only what was added last. For a value they also say whether
-  * it was cleared before.
+  * whether the whole list was used, or only the last addition. For a value they also say whether it
+  * was cleared before.
   */
 private[messages] final class UseNotes(spec: StateSpec, index: Int, entries: FamilyEntries) {
   private lazy val codec = OrderedKeyCodec(spec.keyType.get, spec.order)

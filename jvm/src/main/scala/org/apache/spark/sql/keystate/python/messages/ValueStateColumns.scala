@@ -105,7 +105,7 @@ private[keystate] final class ValueStateColumns(spec: StateSpec, index: Int, ent
 
 private object ValueStateColumns {
 
-  /** The most bytes of one load. Arrow's vectors double up to 2 GiB, and may not have that many. */
+  /** The most bytes of one load. Arrow's vectors double up to 2 GiB, and can't have that many. */
   val MostBytes: Long = 1L << 30
 }
 

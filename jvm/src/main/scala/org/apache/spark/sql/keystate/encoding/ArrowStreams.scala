@@ -57,7 +57,7 @@ private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Bool
     new OpenColumns(root, allocator)
   }
 
-  /** Reads an Arrow stream of one batch, which begins there. */
+  /** Reads an Arrow stream of one batch, which begins at `start`. */
   def open(bytes: Array[Byte], start: Int): OpenStream = {
     val allocator = ArrowUtils.rootAllocator.newChildAllocator("answer", 0, Long.MaxValue)
     val in = new ByteArrayInputStream(bytes, start, bytes.length - start)
@@ -83,9 +83,9 @@ private[keystate] final class ArrowStreams(timeZone: String, largeVarTypes: Bool
 
 private[keystate] object ArrowStreams {
 
-  /** Gives columns memory before they are filled. Vectors without any share one empty buffer, also
-    * with those of other tasks, and Arrow writes into it how long it is: a task would send what
-    * another one has just written there. It is little memory, for a task may have few rows.
+  /** Allocates memory for columns before they are filled. Vectors without memory share one empty
+    * buffer, even across tasks, and Arrow writes the length into it: a task would send what another
+    * one has just written there. It is little memory, because a task may have few rows.
     */
   def allocate(root: VectorSchemaRoot): Unit = root.getFieldVectors.forEach { vector =>
     vector.setInitialCapacity(FirstRows)

@@ -15,8 +15,9 @@ object Encodings {
 
   def ofClass[T](cls: Class[T]): Encoder[T] = JavaTypeInference.encoderFor(cls)
 
-  /** The encoder of what a class gives a generic class or trait that it extends: of T, if `base` is a
-    * `Base[T]`. Scala's own reflection tells it, for of a primitive T Java has only Object.
+  /** The encoder of the type argument that a class gives to a generic class or trait: of T, if the
+    * class extends `Base[T]`. It uses Scala's own reflection, because Java sees a primitive T as
+    * Object.
     */
   def ofArgument(cls: Class[_], base: Class[_]): Encoder[_] = {
     val mirror = runtimeMirror(cls.getClassLoader)
@@ -24,8 +25,8 @@ object Encodings {
     ScalaReflection.encoderFor(extended.typeArgs.head)
   }
 
-  /** The encoder of a case class whose fields are of these types; all of them may be null. Relies on
-    * Spark's encoder of a class, which takes the types of fields from the encoders that it is given.
+  /** The encoder of a case class whose fields have these types; all of them may be null. Relies on
+    * Spark's encoder of a class, which takes the types of fields from the encoders passed to it.
     */
   def ofFields[T](fields: Seq[(String, Encoder[_])])(implicit cls: ClassTag[T]): Encoder[T] =
     ProductEncoder(

@@ -8,10 +8,10 @@ import org.apache.spark.sql.types.Decimal
 
 import keystate.errors.KeystateErrors
 
-/** Makes rows of objects as Spark's encoder does, but for decimals that would not be kept as they
-  * are: Spark rounds one with too many digits, and one that is too large is null to it unless
-  * `spark.sql.ansi.enabled` is set. Here both are errors, wherever in a value they are. What has no
-  * decimals is left to Spark alone.
+/** Converts objects to rows as Spark's encoder does, except for decimals that would change: Spark
+  * rounds a decimal with too many digits, and stores null for one that is too large unless
+  * `spark.sql.ansi.enabled` is set. Here both are errors, anywhere in a value. Types without
+  * decimals use Spark's encoder alone.
   */
 private[keystate] object ExactDecimals {
 
@@ -26,7 +26,7 @@ private[keystate] object ExactDecimals {
         catch { case e: Exception if e.getCause.isInstanceOf[Misfit] => throw e.getCause }
     }
 
-  /** An expression of an encoder that makes a key, or a column of it. */
+  /** An encoder's expression for a key, or for a column of it. */
   def ofKey(expression: Expression): Expression = checked(expression, "fitKey")
 
   private def checked(expression: Expression, call: String): Expression = expression.transform {
@@ -43,7 +43,7 @@ private[keystate] object ExactDecimals {
     stored
   }
 
-  /** As `fit`, for keys. */
+  /** Like `fit`, for keys. */
   def fitKey(number: Decimal, precision: Int, scale: Int): Decimal = {
     val stored = fitting(number, precision, scale)
     if (stored == null)

@@ -160,7 +160,7 @@ private[keystate] final class DoubleCodec(signed: Boolean) extends KeyPartCodec 
 private[keystate] sealed abstract class DecimalCodec(precision: Int, scale: Int)
     extends KeyPartCodec {
 
-  /** The value with the type's precision and scale, which only UnsafeRow is sure to have. */
+  /** The value with the type's precision and scale, which only UnsafeRow guarantees. */
   protected def decimal(input: SpecializedGetters, ordinal: Int): Decimal = {
     val value = input.getDecimal(ordinal, precision, scale)
     if (value.precision == precision && value.scale == scale) value

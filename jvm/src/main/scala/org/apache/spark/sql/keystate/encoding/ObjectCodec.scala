@@ -26,7 +26,7 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
   private val nullRow =
     if (isStruct) null else UnsafeProjection.create(schema)(new GenericInternalRow(1)).copy()
 
-  /** What a null column is. */
+  /** The value of a null column. */
   private val none: Any =
     if (encoder.encoder.isInstanceOf[OptionEncoder[_]]) None else null
 
@@ -55,10 +55,10 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
       fromRow(stored)
     }
 
-  /** The value as it is read once it was written: nobody else can change it. */
+  /** The value as a read after the write would return it: nobody else can change it. */
   def copy(value: Any): Any = if (value == null || isPlain) value else decode(encode(value))
 
-  /** The value as a field of a row or an element of an array has it: a copy, which may be kept. */
+  /** The value as a field of a row or an element of an array: a copy, which may be kept. */
   def field(value: Any): Any = {
     val encoded = row(value)
     if (encoded == null) null
@@ -75,7 +75,7 @@ private[keystate] final class ObjectCodec(encoder: ExpressionEncoder[Any]) {
       toObject(holder)
     }
 
-  /** The value as field 0 of what is returned, which is the same object at every call. */
+  /** The value as field 0 of the result, which is the same object at every call. */
   def asField(value: Any): SpecializedGetters =
     if (isStruct) {
       holder.update(0, row(value))
@@ -91,8 +91,8 @@ private[keystate] object ObjectCodec {
      else encoder.schema.head.dataType).asNullable
 
   /** Bound to its own columns. Any of them may be null: a field may have been declared otherwise
-    * when its value was stored. So the deserializer looks, and Spark's AssertNotNull refuses a null
-    * for which the class has no place, where 0 would be read without a look.
+    * when its value was stored. So the deserializer checks, and Spark's AssertNotNull refuses a
+    * null for which the class has no place; without the check 0 would be read.
     */
   def bound(encoder: ExpressionEncoder[Any]): ExpressionEncoder[Any] =
     encoder.resolveAndBind(DataTypeUtils.toAttributes(encoder.schema.asNullable))

@@ -93,7 +93,7 @@ private[keystate] final class OrderedKeyCodec private (value: KeyPartCodec, comp
 private[keystate] object OrderedKeyCodec {
 
   /** @throws java.lang.IllegalArgumentException
-    *   if the type is, or contains, one whose order bytes cannot have
+    *   if the type is, or contains, a type whose order bytes can't have
     */
   def apply(dataType: DataType, order: StoredOrder = StoredOrder.Natural): OrderedKeyCodec = {
     val descending = order == StoredOrder.Descending

@@ -7,12 +7,12 @@ import java.nio.{BufferUnderflowException, ByteBuffer}
 import java.time.temporal.ChronoUnit
 import java.time.{Duration, LocalDate, LocalDateTime, LocalTime, ZoneId, ZoneOffset}
 
-/** Plain data as bytes: what elements of a `ListCheckpointed` function are stored as, in Python and
-  * here. docs/file-format.md lists the tags. Values are null, Boolean, BigInteger, Double, String,
-  * bytes, java.math.BigDecimal, LocalDate, LocalTime, Duration, and the classes below.
+/** Plain data as bytes: the stored form of the elements of a `ListCheckpointed` function, in Python
+  * and here. docs/file-format.md lists the tags. Values are null, Boolean, BigInteger, Double,
+  * String, bytes, java.math.BigDecimal, LocalDate, LocalTime, Duration, and the classes below.
   *
-  * Whoever can write into a checkpoint chooses these bytes. So nothing is made of them but these
-  * values, and each length is compared with what is there.
+  * Whoever can write into a checkpoint chooses these bytes. So they can become only these values,
+  * and each length is compared with the remaining bytes.
   */
 private[keystate] object PlainData {
 
@@ -226,7 +226,7 @@ private[keystate] object PlainData {
       Named(names.map(_.toString), values)
     }
 
-    /** Whether a time is the second of two that look the same. */
+    /** Whether a time is the second of two equal clock times. */
     private def fold(): Boolean = in.get() match {
       case 0 => false
       case 1 => true

@@ -11,9 +11,9 @@ import org.apache.spark.unsafe.types.UTF8String
 
 import org.apache.spark.sql.keystate.encoding.PlainData.{Items, Moment, Named, Pairs}
 
-/** Turns plain data into fields of rows, and back. A struct is a Row in Python, or a tuple if its
-  * fields are named as those of Scala's tuples; a timestamp is a datetime in UTC, or without a zone
-  * if it is a `timestamp_ntz`.
+/** Converts plain data to fields of rows, and back. A struct is a Row in Python, or a tuple if its
+  * fields are named like those of Scala's tuples; a timestamp is a datetime in UTC, or without a
+  * zone if it is a `timestamp_ntz`.
   */
 private[keystate] object PlainDataTypes {
 
@@ -115,7 +115,7 @@ private[keystate] object PlainDataTypes {
     case _ => throw new Misfit(s"${describe(value)} is no ${dataType.sql}")
   }
 
-  /** As Python has it, also for times that clocks skip. */
+  /** As in Python, also for times that clocks skip. */
   private def offsetOf(moment: Moment, zone: ZoneId): ZoneOffset =
     Option(zone.getRules.getTransition(moment.local)) match {
       case Some(change) if moment.isSecond => change.getOffsetAfter
@@ -164,7 +164,7 @@ private[keystate] object PlainDataTypes {
   private def describe(value: Any): String = {
     val what = value match {
       case _: Boolean => "the bool"
-      // To write it in digits takes the square of their number.
+      // Writing it in digits takes time quadratic in their number.
       case int: BigInteger if int.bitLength > 256 => return s"an int of ${int.bitLength} bits"
       case _: BigInteger => "the int"
       case _: Double => "the float"

@@ -5,8 +5,8 @@ import java.lang.reflect.Modifier
 import org.apache.spark.sql.catalyst.encoders.AgnosticEncoder
 import org.apache.spark.sql.catalyst.encoders.AgnosticEncoders._
 
-/** Tells of which types a value need not be copied: nobody can change it, and it is read just as it
-  * was written. What is not sure to be so is copied.
+/** Decides for which types a value need not be copied: nobody can change it, and a read returns
+  * exactly the written value. In doubt values are copied.
   */
 private[keystate] object PlainValues {
 

@@ -5,15 +5,15 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.Platform
 
-/** Makes the keys of Spark's prefix encoding go in the order by which Spark sorts rows, so that
-  * rows sorted by their keys find what is stored side by side. Part of the file format:
+/** Orders the keys of Spark's prefix encoding like Spark sorts rows, so that rows sorted by their
+  * keys read adjacent entries. Part of the file format:
   *
   * {{{
   * [int32 little-endian n][n bytes: version, row of the prefix columns][row of the other columns]
   * }}}
   *
-  * Of a row with numbers only, the word of each is big-endian instead, with its sign bit flipped. In
-  * a row with one string, the word that tells the string's place comes after the string. Nothing
+  * In a row with numbers only, each number's word is big-endian instead, with its sign bit flipped.
+  * In a row with one string, the word with the string's position comes after the string. Nothing
   * else changes, so all keys with one prefix still begin with the same bytes.
   *
   * Relies on `PrefixKeyScanStateEncoder`, and on `UnsafeRow`: null bits, a word for each column,
@@ -34,7 +34,7 @@ private[keystate] object PrefixKeyOrder {
   // After the length and the version byte.
   private final val RowStart = 5
 
-  /** That of the keys of a family. None if there is none for them: Avro has no words. */
+  /** The order for the keys of a family. None if there is none: Avro has no words. */
   def of(spec: KeyStateEncoderSpec, rows: RocksDBDataEncoder): Option[PrefixKeyOrder] =
     (spec, rows) match {
       case (PrefixKeyScanStateEncoderSpec(columns, count), _: UnsafeRowDataEncoder) =>
@@ -49,7 +49,8 @@ private[keystate] object PrefixKeyOrder {
     else None
   }
 
-  /** Which byte of a column's word has the sign, when the word is big-endian. `WordBytes` if none.
+  /** The index of a column's byte with the sign, when its word is big-endian. `WordBytes` if it has
+    * no sign.
     */
   private def signByte(column: DataType): Option[Int] = column match {
     case BooleanType => Some(WordBytes)

@@ -5,8 +5,8 @@ import org.apache.arrow.vector.complex.{ListVector, StructVector}
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.vectorized.{ArrowColumnVector, ColumnVector, ColumnarBatch}
 
-/** What the worker sent as the values of one state, seen as rows: a struct's fields, or the value
-  * as the one field of a row. Gives the same object at every index.
+/** A worker's values of one state, as rows: a struct's fields, or the value as the one field of a
+  * row. Returns the same object at every index.
   */
 private[keystate] final class ReceivedRows(vector: ArrowColumnVector, isStruct: Boolean) {
   private val fields: Array[ColumnVector] = vector.getValueVector match {

@@ -3,11 +3,11 @@ package org.apache.spark.sql.keystate.encoding
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.execution.streaming.state.RocksDBKeyStateEncoder
 
-/** How the keys of one of Spark's families are stored: as Spark's encoder makes them, or in the order
-  * of their prefixes.
+/** The stored form of the keys of one of Spark's families: as Spark's encoder makes them, or in the
+  * order of their prefixes.
   *
   * @param order
-  *   None leaves them as the encoder makes them
+  *   None keeps the encoder's bytes
   */
 private[keystate] final class SparkKeys(
     encoder: RocksDBKeyStateEncoder,

@@ -16,7 +16,7 @@ final class ValueCopies private (encoder: ExpressionEncoder[Any]) extends Serial
 
 object ValueCopies {
 
-  /** To be made on the driver: an unbound encoder does not survive serialisation. */
+  /** Make it on the driver: an unbound encoder does not survive serialisation. */
   def apply(encoder: Encoder[_]): ValueCopies =
     new ValueCopies(ObjectCodec.bound(ObjectCodec.expression(encoder)))
 }

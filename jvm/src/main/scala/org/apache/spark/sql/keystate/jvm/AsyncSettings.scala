@@ -8,11 +8,11 @@ import keystate.errors.KeystateErrors
 /** How the calls of an async function overlap.
   *
   * @param capacity
-  *   how many of a subtask may be in flight
+  *   how many calls of a subtask may be in flight
   * @param timeout
-  *   how long an element may take; None: as long as it likes
+  *   how long an element may take; None: no limit
   * @param ordered
-  *   whether results come in the order of the elements, and not as calls end
+  *   whether results come in the order of the elements, and not in the order in which calls end
   */
 final case class AsyncSettings(
     capacity: Int,

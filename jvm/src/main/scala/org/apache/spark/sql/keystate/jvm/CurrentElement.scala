@@ -10,8 +10,8 @@ import org.apache.spark.sql.keystate.operator.OperatorTaskContext
 import org.apache.spark.sql.keystate.spec.SystemColumnFamilies
 import org.apache.spark.sql.keystate.state.{DueTimers, Timer, Timers}
 
-/** The element or timer that a function is called for, and what the function can learn about it. It
-  * is the context of all calls of a function, in one task after the other.
+/** The current element or timer, with the facts about it that a function can read. It is the
+  * context of all calls of a function, in one task after the other.
   *
   * @param cursor
   *   has the key
@@ -26,7 +26,7 @@ private[jvm] abstract class CurrentElement(
     with TimerService
     with LateRowsContext {
 
-  /** From the columns of an input to its elements. */
+  /** Converts the columns of an input to its elements. */
   val reader: Array[InternalRow => Any] = function.inputs.map(_.createDeserializer()).toArray
 
   private val toKey = function.key.createDeserializer()
@@ -35,7 +35,7 @@ private[jvm] abstract class CurrentElement(
   private var keyOf = -1L
   private var currentKey: Any = _
 
-  /** Of the task at hand. */
+  /** The context of the current task. */
   var context: OperatorTaskContext = opening
   var timers: Option[Timers] = None
 
@@ -46,7 +46,7 @@ private[jvm] abstract class CurrentElement(
   /** The index of its input. */
   var input = 0
 
-  /** The one that fires; null for an element. */
+  /** The firing timer; null for an element. */
   var timer: Timer = _
 
   cursor.eventTime = () => eventTime

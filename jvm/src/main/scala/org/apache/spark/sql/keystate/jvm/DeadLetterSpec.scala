@@ -9,7 +9,7 @@ import keystate.DeadLetters
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 
-/** What becomes of the rows and timers that a function fails on.
+/** The policy for rows and timers whose calls fail.
   *
   * @param inputs
   *   the columns of the rows of each input

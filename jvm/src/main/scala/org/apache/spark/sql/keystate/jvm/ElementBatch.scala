@@ -10,10 +10,10 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import keystate.errors.KeystateErrors
 import keystate.{KeyedBatch, ValueState}
 
-/** Elements that a function of batches is called with, and the states of their keys.
+/** The elements of a batch function's call, and the states of their keys.
   *
   * @param currentKey
-  *   the key of the element at hand
+  *   the key of the current element
   */
 private[jvm] final class ElementBatch(
     calls: IndexedSeq[ElementCall],

@@ -5,11 +5,11 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 import org.apache.spark.sql.keystate.state.Timer
 
-/** An element, or a timer, that a function has at hand beside others. It has copies of its rows, since
-  * others are read meanwhile.
+/** One of several elements or timers that a function processes at the same time. It has copies of
+  * its rows, because others are read meanwhile.
   *
   * @param row
-  *   the element's; null for a timer
+  *   the element's row; null for a timer
   * @param timer
   *   null for an element
   */
@@ -30,27 +30,27 @@ private[jvm] final class ElementCall(
   def anew(toInput: InternalRow => Any): ElementCall =
     new ElementCall(key, group, input, row, toInput(row), timer)
 
-  /** What it emitted, once it has ended. */
+  /** The call's results, once it has ended. */
   var results: Seq[InternalRow] = Nil
 
-  /** What it did to states and timers, if that can be undone; else null. */
+  /** The call's changes of states and timers, if they can be undone; else null. */
   var changes: Changes = _
 
-  /** What it failed with, if the others go on all the same; else null. */
+  /** The call's error, if the other calls go on despite it; else null. */
   var error: Throwable = _
 }
 
-/** What such functions need of the subtask that calls them. */
+/** The part of a subtask that such functions use. */
 private[jvm] trait CallHost {
 
-  /** Makes an element's call the one at hand, for states, timers and the context.
+  /** Makes an element's call the current one, for states, timers and the context.
     *
     * @param emitted
-    *   takes what it emits meanwhile
+    *   takes its results meanwhile
     */
   def enter(call: ElementCall, emitted: java.util.Collection[InternalRow]): Unit
 
-  /** From now on no call is at hand. */
+  /** Leaves no call current. */
   def leave(): Unit
 
   /** The row of a result of the main output. */
@@ -59,10 +59,10 @@ private[jvm] trait CallHost {
   /** Takes out the timer of a call, to fire it. False if it was deleted since. */
   def take(call: ElementCall): Boolean
 
-  /** Throws what a call failed with, or undoes what it did and notes the error. */
+  /** Throws the error of a call, or undoes the call's effects and notes the error. */
   def failed(call: ElementCall, error: Throwable): Unit
 
-  /** What is emitted in the place of those of these calls that failed, when all have ended. */
+  /** The rows that replace the results of failed calls, when all calls have ended. */
   def settle(calls: Seq[ElementCall]): Unit
 
   /** Throws if the task was killed. */

@@ -1,17 +1,17 @@
 package org.apache.spark.sql.keystate.jvm
 
-/** What is told of errors of a function. */
+/** Texts about errors of a function. */
 private[jvm] object ErrorTexts {
   private final val MostText = 20000 // characters of a message, and of a trace
   private val Keystate = "org.apache.spark.sql.keystate."
   private val Calling = Seq("GuardedCalls", "OverlappingCalls") // of functions
     .map(name => s"${Keystate}jvm.$name")
-  // What is between a function and its caller; Keystate itself calls it within Scala's methods.
+  // The frames between a function and its caller; Keystate itself calls it within Scala's methods.
   private val Own = Seq(Keystate, "keystate.stream.", "keystate.windows.", "scala.")
 
   def messageOf(error: Throwable): String = bounded(String.valueOf(error.getMessage))
 
-  /** The stack trace as far as it is in the function; of causes only what they say. */
+  /** The part of the stack trace that is in the function; causes only with their messages. */
   def traceOf(error: Throwable): String = {
     val text = new StringBuilder(error.toString)
     val withinCall = error.getStackTrace.takeWhile(!calls(_))

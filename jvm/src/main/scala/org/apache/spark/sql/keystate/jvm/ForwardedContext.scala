@@ -3,10 +3,10 @@ package org.apache.spark.sql.keystate.jvm
 import keystate.errors.KeystateErrors
 import keystate.{AsyncOnTimerContext, OnTimerContext, OutputTag, TimeDomain, TimerService}
 
-/** A context that is to be used only while its own call is at hand.
+/** A context that is valid only while its own call is current.
   *
   * @param all
-  *   tells of whichever call that is
+  *   the context of the current call
   */
 private[jvm] abstract class ForwardedContext(all: OnTimerContext[Any], isAtHand: () => Boolean)
     extends AsyncOnTimerContext[Any]

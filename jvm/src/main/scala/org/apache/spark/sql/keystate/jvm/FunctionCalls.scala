@@ -9,13 +9,13 @@ import keystate.{
   RichFunction, RuntimeContext, TimeDomain
 }
 
-/** How a subtask calls a function, whatever kind of function it is. */
+/** How a subtask calls a function, for each kind of function. */
 private[keystate] sealed abstract class FunctionCalls(val function: RichFunction) {
   import FunctionCalls.{Element, Out}
 
   def processElement(value: Any, ctx: Element, out: Out): Unit
 
-  /** For an element of the second of two inputs, or of the initial state. */
+  /** Called for an element of the second input, or of the initial state. */
   def processSecond(value: Any, ctx: Element, out: Out): Unit =
     throw new IllegalStateException("the function has one input")
 
@@ -28,13 +28,13 @@ private[keystate] sealed abstract class FunctionCalls(val function: RichFunction
   def processBroadcastElement(value: Any, ctx: KeyedBroadcastContext[Any], out: Out): Unit =
     throw new IllegalStateException("the function takes no broadcast elements")
 
-  /** Whether the function takes many elements at a time. */
+  /** Whether the function takes many elements in one call. */
   def takesBatches: Boolean = false
 
   def processBatch(batch: KeyedBatch[Any, Any], ctx: Element, out: Out): Unit =
     throw new IllegalStateException("the function takes elements one by one")
 
-  /** The user's own object, which may implement the hooks for checkpoints. */
+  /** The user's own object, which may implement the checkpoint interfaces. */
   val user: AnyRef = FunctionCalls.adapted(function)
 
   protected def overrides(method: String, kind: Class[_], own: AnyRef = function): Boolean =
@@ -159,12 +159,12 @@ trait FunctionAdapter {
   def adapted: AnyRef
 }
 
-/** A function that takes late rows as it takes others, and tells itself which are too late. The
+/** A function that takes late rows like other rows, and decides itself which are too late. The
   * contexts of its elements are [[LateRowsContext]]s.
   */
 trait LateRowsFunction
 
-/** What such a function is told of an element. */
+/** The context of an element in such a function. */
 trait LateRowsContext {
 
   /** Rows at it or behind it are late: the watermark of the micro-batch before. `Long.MinValue` while
@@ -172,14 +172,14 @@ trait LateRowsContext {
     */
   def lateWatermark: Long
 
-  /** Says that of several timers for which a key has one this one fires now. */
+  /** Marks which of a key's several timers fires now. */
   def firing(domain: TimeDomain, time: Long): Unit
 
-  /** The element at hand as an object of its own: a function may change what it is given. */
+  /** A new object of the current element: a function may change its element. */
   def elementAnew: Any
 
-  /** Has a window fire. Where the function has dead letters, what it fails on is undone, with a letter
-    * that is that of a timer, and the rest goes on.
+  /** Lets a window fire. With dead letters, a failed firing is undone and written as a dead letter
+    * of a timer, and the rest goes on.
     */
   def attempt(domain: TimeDomain, time: Long)(fire: => Unit): Unit
 }

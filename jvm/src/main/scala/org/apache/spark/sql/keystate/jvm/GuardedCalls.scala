@@ -9,10 +9,10 @@ import keystate.errors.{ErrorCode, KeystateException}
 import org.apache.spark.sql.keystate.operator.OperatorTaskContext
 import org.apache.spark.sql.keystate.state.{FamilyEntries, Timers}
 
-/** Calls of a function for rows and timers; what one of them did is undone if it fails.
+/** Calls of a function for rows and timers; the effects of a failed call are undone.
   *
   * @param keepOther
-  *   keeps what the function has besides entries, and returns what makes it so again
+  *   saves the function's data other than entries, and returns a function that restores it
   */
 private[keystate] final class GuardedCalls(
     declared: DeadLetterSpec,
@@ -25,7 +25,7 @@ private[keystate] final class GuardedCalls(
   private var stored: UndoableEntries = _
   private val ofCall = new Changes
 
-  /** What the task's states and timers are read and written through. */
+  /** The entries through which the task's states and timers are read and written. */
   var entries: Seq[FamilyEntries] = Nil
   var timers: Option[Timers] = None
 
@@ -43,15 +43,15 @@ private[keystate] final class GuardedCalls(
     * @param count
     *   how many rows and timers
     * @param failed
-    *   takes an error that is theirs, when what the call did to states and timers is undone
+    *   takes an error that they caused, after the call's changes of states and timers are undone
     */
   def call(count: Int)(function: => Unit)(failed: Throwable => Unit): Unit = {
     ofCall.clear()
     within(ofCall, count)(function)(failed)
   }
 
-  /** Calls something that the row or timer at hand leads to. If that fails, only what it did is
-    * undone.
+  /** Calls a part of the processing of the current row or timer. If the part fails, only its
+    * effects are undone.
     */
   def attempt(function: => Unit)(failed: Throwable => Unit): Unit = {
     val outer = stored.changes
@@ -80,7 +80,7 @@ private[keystate] final class GuardedCalls(
     }
   }
 
-  /** From now on changes are of a call that others overlap; null: of none. */
+  /** Assigns later changes to one of several overlapping calls; null: to none. */
   def moveTo(changes: Changes): Unit = stored.changes = changes
 
   /** Undoes what such a call did. */

@@ -4,7 +4,7 @@ import org.apache.spark.sql.{Column, Dataset, Encoder}
 
 import keystate.{DeadLetters, MapStateDescriptor, OutputTag}
 
-/** What a Dataset is keyed by. */
+/** The key of a Dataset. */
 sealed trait KeyBy[T]
 
 object KeyBy {
@@ -15,13 +15,13 @@ object KeyBy {
 /** An input of an operator.
   *
   * @param by
-  *   what it is keyed by
+  *   the key
   * @param order
-  *   what the rows of a key are sorted by; none if in no order
+  *   the sort order of a key's rows; empty for no order
   * @param late
-  *   the side output of its late rows, if there is to be one
+  *   the side output of its late rows, if there is one
   * @param eventTime
-  *   the column that has the event time; None if that is told by the watermark
+  *   the column with the event time; None: the column of the watermark
   */
 final case class KeyedData[T](
     data: Dataset[T],
@@ -31,7 +31,7 @@ final case class KeyedData[T](
     eventTime: Option[String] = None
 ) {
 
-  /** This input, of which no row is late. */
+  /** This input, without late rows. */
   def withoutLate: KeyedData[T] = copy(late = None)
 }
 
@@ -48,16 +48,16 @@ final case class ConnectedData(input: KeyedData[_], merged: Boolean) extends Sec
 /** A batch Dataset, whose elements the function is given before all others. */
 final case class InitialData(input: KeyedData[_]) extends SecondInputData
 
-/** A Dataset to be broadcast, and the states that are made of it. */
+/** A Dataset to broadcast, and the states for its content. */
 final case class BroadcastData(data: Dataset[_], descriptors: Seq[MapStateDescriptor[_, _]])
     extends SecondInputData
 
-/** What an operator is told besides its function and its inputs.
+/** An operator's settings besides its function and its inputs.
   *
   * @param maxParallelism
-  *   None: what the checkpoint or the session says
+  *   None: the number of the checkpoint or the session
   * @param onError
-  *   what becomes of a row that the function fails on; None: the query fails
+  *   the policy for a row whose call fails; None: the query fails
   */
 final case class OperatorSettings(
     name: Option[String],

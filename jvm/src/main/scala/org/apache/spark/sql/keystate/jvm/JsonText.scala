@@ -21,7 +21,7 @@ private[jvm] final class JsonText(columns: StructType, bare: Boolean) {
 
 private object JsonText {
 
-  /** By default times have no more than their milliseconds. */
+  /** By default times have only milliseconds. */
   private val Options = Map(
     "ignoreNullFields" -> "false",
     "timestampFormat" -> "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",

@@ -13,10 +13,11 @@ import org.apache.spark.sql.keystate.spec.{
   OperatorSpec, RowHandling, StateSpec, SubtaskStateSpec, TimeMode
 }
 
-/** A function and what it declares. To learn that, a copy of it is opened and closed on the driver.
+/** A function and its declaration. To read the declaration, a copy of the function is opened and
+  * closed on the driver.
   *
   * @param name
-  *   the operator's
+  *   the operator's name
   */
 private[keystate] final class JvmFunctionSpec(function: RichFunction, name: Option[String]) {
   val calls: FunctionCalls = FunctionCalls(function)
@@ -48,9 +49,9 @@ private[keystate] final class JvmFunctionSpec(function: RichFunction, name: Opti
   def states: Seq[JvmStateSpec] = discovered.states
   def operatorState: JvmOperatorStateSpec = discovered.operatorState
 
-  /** What it is, if it is of a kind that has no dead letters. */
+  /** The kind of the function, if the kind does not support dead letters. */
   def withoutDeadLetters: Option[String] = calls match {
-    // What is in a list is of no key: calls that overlap could not undo their own.
+    // A list belongs to no key: overlapping calls could not undo their own changes of it.
     case _: FunctionCalls.Overlapping if checkpointed =>
       Some("an async function with operator state")
     case _ => None
@@ -99,7 +100,7 @@ private[keystate] final class JvmFunctionSpec(function: RichFunction, name: Opti
     )
   }
 
-  /** What a copy of the function asks for when it is opened. */
+  /** The states and metrics that a copy of the function gets in `open`. */
   private def discover(): Discovered = {
     val context = new DiscoveryContext(name)
     val calls = FunctionCalls(JvmFunction.deserialize(serialized).asInstanceOf[RichFunction])
@@ -129,10 +130,10 @@ private[keystate] final class JvmFunctionSpec(function: RichFunction, name: Opti
     }
 }
 
-/** What a function asked for on the driver.
+/** The states and metrics that a function got on the driver.
   *
   * @param metrics
-  *   whether it has metrics of its own
+  *   whether it has its own metrics
   */
 private final case class Discovered(
     states: Seq[JvmStateSpec],

@@ -107,7 +107,7 @@ private[keystate] final class DiscoveryContext(name: Option[String])
     extends JvmRuntimeContext(new CurrentKey) {
   val found = mutable.ArrayBuffer.empty[JvmStateSpec]
 
-  /** Whether it asked for its metrics. */
+  /** Whether the function got its metric group. */
   var hasMetrics = false
 
   private val metrics = new FunctionMetrics
@@ -146,7 +146,8 @@ private final class KeyGroupOf(
   private val toRow = key.createSerializer()
   private val isRow = key.clsTag.runtimeClass == classOf[Row]
 
-  // A key's object may be of a wider type than its column, by which the group goes.
+  // A key's object may be of a wider type than its column, and the column's type determines the
+  // group.
   private val reader = {
     val fields = DataTypeUtils.toAttributes(key.schema)
     val keys = fields.zip(columns).map { case (field, column) =>

@@ -26,7 +26,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   private val cursor = new CurrentKey
   private val writer = function.outputs.writer(opening.spec.name)
   private val results = new ArrayDeque[InternalRow]
-  private var emitted: JCollection[InternalRow] = results // takes what the call at hand emits
+  private var emitted: JCollection[InternalRow] = results // takes the results of the current call
 
   private val element = new Element
   private val collector: Collector[Any] = result => {
@@ -75,7 +75,9 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     guarded != null && !user.isInstanceOf[InitialStateFunction[_, _]]
   private val windows = user.isInstanceOf[LateRowsFunction]
 
-  /** Whether this instance can serve a task: with operator state, only if that begins with it. */
+  /** Whether this instance can serve a task: with operator state, only if the task begins with that
+    * state.
+    */
   def goesOn(context: OperatorTaskContext): Boolean = operatorState.forall(_.goesOn(context))
 
   /** Applies the function to rows, and then to timers, as the result is read. In real-time mode it
@@ -265,7 +267,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       cursor.moveTo(timerKey, due.group)
       element.timer = due
       try
-        // Of windows a timer is for several of them, and each has its own attempt.
+        // A timer of windows is for several of them, and each window has its own attempt.
         if (guarded == null || windows) calls.onTimer(due.time, element, collector)
         else guarded.call(1)(calls.onTimer(due.time, element, collector))(failedAlone)
       catch failed(s"${ofKey}timer ${due.time}")
@@ -274,7 +276,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     }
   }
 
-  /** Writes a dead letter of the row or timer at hand, in the place of its results. */
+  /** Writes a dead letter of the current row or timer, in place of its results. */
   private def failedAlone(error: Throwable): Unit = {
     results.clear()
     toLetter(error)
@@ -297,7 +299,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   /** Removes all results but the first. */
   private def forget(first: Int): Unit = while (results.size > first) results.removeLast()
 
-  /** What functions need that have several elements at hand. */
+  /** The host of functions that process several elements at the same time. */
   private object Host extends CallHost {
     override def enter(call: ElementCall, taking: JCollection[InternalRow]): Unit = {
       cursor.moveTo(call.key, call.group)
@@ -310,7 +312,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       cursor.leave()
       element.timer = null
       emitted = results
-      // That a timer is taken is of no call, and not undone.
+      // Taking a timer belongs to no call, and is not undone.
       if (guarded != null && overlapping.nonEmpty) guarded.moveTo(null)
     }
 
@@ -370,7 +372,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
     if (text.length <= 200) text else s"${text.take(200)}..."
   }
 
-  /** What the function can learn about the current element or timer, and do about it. */
+  /** The context of the current element or timer. */
   private final class Element extends CurrentElement(function, cursor, opening) {
     override def output[T](tag: OutputTag[T], result: T): Unit = emit(tag, result)
 
@@ -398,6 +400,6 @@ private object OpenedFunction {
   /** The metric that counts dead letters, as Python calls it. */
   final val DeadLetters = "keystateDeadLetters"
 
-  /** How many elements an async function has at hand before the next ones, and one of batches. */
+  /** How many elements an async function or a batch function processes before the next ones. */
   final val MostTogether = 4096
 }

@@ -9,11 +9,11 @@ import keystate.OutputTag
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.{ExactDecimals, ObjectCodec}
 
-/** What a JVM function emits: its main output, and the side outputs that are read.
+/** The outputs of a JVM function: its main output, and the side outputs that are read.
   *
   * @param side
   *   None if only the main output is read: then results are rows of that; else each result is a row
-  *   with a struct for every output, of which one is not null
+  *   with a struct for every output, and exactly one of them is not null
   */
 private[keystate] final case class Outputs(
     main: ExpressionEncoder[Any],
@@ -53,7 +53,7 @@ private[keystate] object Outputs {
     def main(result: Any): InternalRow =
       if (outputs.side.isEmpty) row(0, result).copy() else struct(0, result)
 
-    /** The row of a side output's result; None if nobody reads that. */
+    /** The row of a side output's result; None if nobody reads that output. */
     def side(tag: OutputTag[_], result: Any): Option[InternalRow] =
       indexOf.get(tag.id).map(struct(_, result))
 

@@ -15,11 +15,11 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import keystate.errors.KeystateException
 import keystate.{AsyncKeyedProcessFunction, OnTimerContext}
 
-/** Makes calls of one function that overlap, in the thread of the subtask: whatever ends elsewhere
-  * is put into a mailbox, and goes on here.
+/** Runs overlapping calls of one function, in the thread of the subtask: results from other threads
+  * go into a mailbox, and are processed here.
   *
   * @param element
-  *   what the function can learn about the call at hand
+  *   the context of the current call
   */
 private[jvm] final class OverlappingCalls(
     function: AsyncKeyedProcessFunction[Any, Any, Any],
@@ -28,13 +28,13 @@ private[jvm] final class OverlappingCalls(
     host: CallHost
 ) {
   private val mailbox = new LinkedBlockingQueue[() => Unit]
-  private var current: Attempt = _ // the one at hand; null between callbacks
+  private var current: Attempt = _ // the current call; null between callbacks
   private var runner: Thread = _ // that makes the calls
 
-  /** Makes all calls, those of a key one after the other, and returns what they emitted.
+  /** Makes all calls, calls of one key one after the other, and returns their results.
     *
     * @param keyed
-    *   whether calls have keys; if not, none waits for another one
+    *   whether calls have keys; if not, no call waits for another one
     */
   def run(calls: Seq[ElementCall], keyed: Boolean): Iterator[InternalRow] = {
     val ofKeys =
@@ -42,7 +42,7 @@ private[jvm] final class OverlappingCalls(
       else {
         val found = mutable.LinkedHashMap.empty[UnsafeRow, mutable.ArrayBuffer[ElementCall]]
         calls.foreach(call => found.getOrElseUpdate(call.key, mutable.ArrayBuffer.empty) += call)
-        // First the keys with the most calls, so that nobody waits for one of them in the end.
+        // First the keys with the most calls, so that the last keys are short ones.
         found.values.toSeq.sortBy(-_.size).iterator
       }
     runner = Thread.currentThread
@@ -61,7 +61,7 @@ private[jvm] final class OverlappingCalls(
 
     def hasNext: Boolean = calls.hasNext
 
-    /** Begins the next call, which may end at once. */
+    /** Begins the next call, which may end during this one. */
     def start(round: Round): Unit = {
       val next = calls.next()
       call = next
@@ -157,10 +157,10 @@ private[jvm] final class OverlappingCalls(
     val emitted = new ArrayList[InternalRow]
     var onError: Throwable => Unit = _
 
-    /** Whether it is of no interest any more. */
+    /** Whether its outcome no longer matters. */
     @volatile var isOver = false
 
-    /** Does something with the call at hand. */
+    /** Runs the body with the call as the current one. */
     def within[T](body: => T): T = {
       host.enter(call, emitted)
       current = this
@@ -172,7 +172,7 @@ private[jvm] final class OverlappingCalls(
     }
 
     override def execute(callback: Runnable): Unit = mailbox.put { () =>
-      // A callback that outlives its call has no key; who waits for it is told so.
+      // A callback that outlives its call has no key; the callback gets an error when it uses one.
       if (isOver) callback.run()
       else
         try within(callback.run())
@@ -182,7 +182,7 @@ private[jvm] final class OverlappingCalls(
     override def reportFailure(cause: Throwable): Unit = mailbox.put(() => onError(cause))
   }
 
-  /** The context of an attempt, which is that of the call at hand while the attempt is. */
+  /** The context of an attempt: that of the current call, while the attempt is current. */
   private final class AttemptContext(attempt: Attempt)
       extends ForwardedContext(
         element,

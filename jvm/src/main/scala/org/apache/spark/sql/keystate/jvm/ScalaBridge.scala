@@ -20,7 +20,7 @@ import org.apache.spark.sql.keystate.plan.{KeyedProcess, OperatorInput}
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
 import org.apache.spark.sql.keystate.spec.StateKind
 
-/** What the Scala API calls. */
+/** The entry points for the Scala API. */
 object ScalaBridge {
 
   /** Applies a function to one Dataset or two.
@@ -52,7 +52,7 @@ object ScalaBridge {
     val taken = first +: other.toSeq.collect {
       case (rows, role) if role != InputRole.Broadcast => rows
     }
-    // Of the rows of one input the key may be null where it is not in the other.
+    // A key column may be null in rows of one input if it is not null in the other.
     val keys = first.input.keys.map(key => key.withNullability(key.nullable || taken.size > 1))
     val deadLetters = settings.onError.map { policy =>
       declared.withoutDeadLetters.foreach { kind =>

@@ -51,8 +51,7 @@ object SideOutputs {
     def writeAll(batch: DataFrame, id: Long): Unit = {
       batch.persist()
       try {
-        // All of it, whatever the functions read: a partition that is left out would be state that
-        // is not committed.
+        // All of it, whatever the functions read: a skipped partition would be uncommitted state.
         batch.count()
         main.foreach(_(only(batch, Outputs.Main).as[T](ScalaBridge.classic(data).encoder), id))
         side.foreach(writeOne(_, batch, id))

@@ -12,8 +12,8 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.operator.OperatorTaskContext
 import org.apache.spark.sql.keystate.state.Timer
 
-/** The dead letters of a subtask: what is written of a row or timer that the function failed on, and
-  * how many there may be.
+/** The dead letters of a subtask: the letters for rows and timers whose calls failed, and their
+  * limits.
   *
   * @param keys
   *   the key columns; none without keys
@@ -30,7 +30,7 @@ private[keystate] final class SubtaskDeadLetters(declared: DeadLetterSpec, keys:
   private var calls, failed, inARow = 0L
   private val errors = mutable.LinkedHashMap.empty[String, Kind]
 
-  /** Of the errors of one class: how many, and what the first one was. */
+  /** The errors of one class: their number, and the first one. */
   private final class Kind(first: DeadLetter[_]) {
     var count = 0L
     def told(name: String): String =
@@ -38,7 +38,7 @@ private[keystate] final class SubtaskDeadLetters(declared: DeadLetterSpec, keys:
     def trace: String = first.traceback
   }
 
-  /** Starts to count anew with a task's first pass. */
+  /** Starts to count from 0 with a task's first pass. */
   def begin(context: OperatorTaskContext): Unit = if (this.context ne context) {
     this.context = context
     calls = 0
@@ -54,10 +54,10 @@ private[keystate] final class SubtaskDeadLetters(declared: DeadLetterSpec, keys:
     inARow = 0
   }
 
-  /** A letter of the row or timer at hand. Throws if there are more of them than may be.
+  /** A letter of the current row or timer. Throws if a limit is exceeded.
     *
     * @param row
-    *   the element as it came, of an input, with its row; None of a timer
+    *   the element, the index of its input and its row; None for a timer
     */
   def of(
       error: Throwable,
@@ -95,8 +95,8 @@ private[keystate] final class SubtaskDeadLetters(declared: DeadLetterSpec, keys:
     */
   private def ofBatchQuery = if (keys.nonEmpty) "batch" else s"batch-${context.index}"
 
-  /** Tells a letter from the others by its row or timer, and those of equal ones by how many there
-    * were. So it is the same when the micro-batch is run again, whatever the order and the partitions.
+  /** Identifies a letter by its row or timer, and equal ones by their count so far. So the id is
+    * the same when the micro-batch is run again, whatever the order and the partitions.
     */
   private def number(letter: DeadLetter[Any], row: Option[(Int, Any, InternalRow)]): String = {
     val around = Seq(letter.key, letter.input, letter.timer, letter.timerDomain).mkString(" ")

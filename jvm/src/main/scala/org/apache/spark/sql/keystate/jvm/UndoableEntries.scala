@@ -4,7 +4,7 @@ import scala.collection.mutable.ArrayBuffer
 
 import keystate.backend.{Change, EntryIterator, StateEntries}
 
-/** What entries were before they were changed, in the order of the changes. */
+/** The entries' values before their changes, in the order of the changes. */
 private[jvm] final class Changes {
   private val before = ArrayBuffer.empty[Change]
 
@@ -14,15 +14,13 @@ private[jvm] final class Changes {
   private[jvm] def lastFirst: Iterator[Change] = before.reverseIterator
 }
 
-/** Entries of which changes can be undone. For that it notes what each entry was before it is
-  * changed.
-  */
+/** Entries whose changes can be undone. It notes each entry's value before a change. */
 private[jvm] final class UndoableEntries(entries: StateEntries) extends StateEntries {
 
   /** Takes the notes; null while there are to be none. */
   var changes: Changes = _
 
-  /** Makes the entries what they were before these changes. */
+  /** Restores the entries to their values before these changes. */
   def undo(changes: Changes): Unit = {
     changes.lastFirst.foreach { was =>
       if (was.value == null) entries.remove(was.family, was.group, was.key)

@@ -1,7 +1,7 @@
 package org.apache.spark.sql.keystate
 
-/** Functions in Scala or Java. From the API of `keystate` it makes plans; in an operator's tasks it
-  * calls the function, element by element, in batches, or with async calls that overlap, and writes
-  * dead letters of what the function fails on.
+/** Functions in Scala or Java. The package makes plans from the API of `keystate`. In an operator's
+  * tasks it calls the function: element by element, in batches, or with overlapping async calls. It
+  * writes dead letters for rows whose calls fail.
   */
 package object jvm

@@ -7,12 +7,12 @@ import keystate.SourceFunction
 /** The lock of a source's instance: the function holds it while it collects and changes its state,
   * and snapshots are taken under it.
   *
-  * It is this object's monitor, so that Java's `synchronized` takes it too, which can't be told to
-  * wait. So a thread of its own, the gate, holds it while there is no room, and takes the snapshots:
-  * with the lock in its hand, it lets nobody in between.
+  * The lock is this object's monitor, so that Java's `synchronized` takes it too. A monitor can't
+  * be made to wait. So a separate thread, the gate, holds it while there is no room, and takes the
+  * snapshots: while it holds the lock, nobody gets in between.
   *
   * @param hasRoom
-  *   whether more may be collected; true once it was opened by `open`
+  *   whether more may be collected; always true after `open`
   */
 private[source] final class InstanceLock(name: String, hasRoom: () => Boolean)
     extends SourceFunction.CheckpointLock {
@@ -48,7 +48,7 @@ private[source] final class InstanceLock(name: String, hasRoom: () => Boolean)
     while (!isOpen && !isFree) signal.wait()
   }
 
-  // What is to be done under the lock goes first: a function in a tight loop lets it pass.
+  // Work that must run under the lock goes first: a function in a tight loop lets it pass.
   private def isFree = hasRoom() && asked.isEmpty
 
   /** Does the work under the lock, between two blocks of the function. */
@@ -83,7 +83,7 @@ private[source] final class InstanceLock(name: String, hasRoom: () => Boolean)
     !isOpen
   }
 
-  /** With the lock: waits for what is to be done under it. None once there is room. */
+  /** With the lock: waits for work to run under it. None once there is room. */
   private def untilRoom(): Option[Asked[_]] = signal.synchronized {
     while (!isOpen && asked.isEmpty && !hasRoom()) signal.wait()
     val next = asked

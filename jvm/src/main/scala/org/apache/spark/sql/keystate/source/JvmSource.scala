@@ -37,7 +37,7 @@ private final class JvmSourceSession(source: JvmSource) extends SourceSession {
   import JvmSourceSession._
 
   private var instances = Vector.empty[SourceInstance]
-  private var began = System.nanoTime() // when the batch at hand began
+  private var began = System.nanoTime() // when the current batch began
 
   override def begin(batch: Long, restored: Option[Array[Byte]]): Unit = {
     val of = source.parallelism
@@ -85,7 +85,7 @@ private final class JvmSourceSession(source: JvmSource) extends SourceSession {
   override def await(): Collected = {
     val until = began + source.maxBatchNanos
     while (!instances.forall(_.isFull) && System.nanoTime() < until) Thread.sleep(PollMillis)
-    // Asked in this order: what has ended has its last rows, and its error.
+    // Asked in this order: an ended instance has its last rows, and its error.
     val waiting = instances.forall(_.isWaiting)
     val rows = instances.map(_.rows.toLong).sum
     instances.foreach(_.check())
@@ -127,6 +127,6 @@ private object JvmSourceSession {
 
   final val PollMillis = 5L
 
-  /** How long the instances have to return once they were cancelled. */
+  /** How long the instances have to return after they were cancelled. */
   final val StopNanos = 5000000000L
 }

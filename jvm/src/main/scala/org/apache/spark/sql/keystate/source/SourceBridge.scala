@@ -14,10 +14,10 @@ import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.jvm.state.JvmOperatorStateSpec
 import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs, ScalaBridge}
 
-/** What the Scala API calls for sources. */
+/** The entry points of the Scala API for sources. */
 object SourceBridge {
 
-  /** A streaming Dataset of what a source emits. */
+  /** A streaming Dataset of the elements that a source emits. */
   def source[T](
       session: SparkSession,
       function: SourceFunction[T],
@@ -95,7 +95,7 @@ object SourceBridge {
   }
 }
 
-/** What a source is told besides its function; see `spark.addSource`. */
+/** A source's settings besides its function; see `spark.addSource`. */
 final case class SourceSettings(
     parallelism: Int,
     maxRowsPerBatch: Int,

@@ -13,11 +13,11 @@ import org.apache.spark.sql.keystate.shim.ArrowWriters
 private[keystate] final class SourceColumns(declared: StructType) {
   import SourceColumns._
 
-  // As they come back from Arrow, which does not have all of Spark's types.
+  // The columns as Arrow returns them, which does not have all of Spark's types.
   private val columns =
     plain(ArrowUtils.fromArrowSchema(ArrowWriters.schema(declared, "UTC", largeVarTypes = false)))
 
-  /** What makes rows with these columns of stored ones. None if a column is not there, or has another
+  /** Converts stored rows to rows with these columns. None if a column is missing, or has another
     * type.
     */
   def from(stored: StructType): Option[InternalRow => InternalRow] = {

@@ -13,10 +13,10 @@ import org.apache.spark.sql.keystate.encoding.ArrowStreams
 import org.apache.spark.sql.keystate.jvm.Outputs
 import org.apache.spark.sql.keystate.jvm.state.{InstanceStates, JvmOperatorStateSpec}
 
-/** What an instance has for a batch.
+/** An instance's part of a batch.
   *
   * @param rows
-  *   how many
+  *   the number of rows
   * @param data
   *   the rows as an Arrow stream
   * @param states
@@ -68,16 +68,16 @@ private[source] final class SourceInstance(
     thread.start()
   }
 
-  /** How many rows there are for the next batch. */
+  /** The number of rows for the next batch. */
   def rows: Int = number
 
-  /** Whether there will be no more rows for the next batch. */
+  /** Whether no more rows will come for the next batch. */
   def isFull: Boolean = ended || number >= share
 
-  /** Whether the function has returned or said that it is idle. */
+  /** Whether the function has returned or declared itself idle. */
   def isWaiting: Boolean = ended || idle
 
-  /** Throws what the function threw. */
+  /** Throws the function's error, if there is one. */
   def check(): Unit = if (error != null) fail(error)
 
   /** Takes the rows, and the states after them. */
@@ -102,14 +102,14 @@ private[source] final class SourceInstance(
     }
   }
 
-  /** Tells the function that a batch counts. */
+  /** Notifies the function that a batch is committed. */
   def committed(batch: Long): Unit = function match {
     case listener: CheckpointListener =>
       guard(lock.inside(listener.notifyCheckpointComplete(batch)))
     case _ =>
   }
 
-  /** Makes the function return. What it collects from now on is dropped. */
+  /** Makes the function return. Elements that it collects from now on are dropped. */
   def cancel(): Unit = {
     cancelled = true
     lock.open()
@@ -136,7 +136,7 @@ private[source] final class SourceInstance(
       catch { case NonFatal(e) => logWarning(s"close() of source $name failed", e) }
   }
 
-  // What the function calls, in its threads.
+  // The function's threads call this.
 
   override def collect(element: Any): Unit = lock.synchronized {
     if (!cancelled) {
@@ -169,6 +169,6 @@ private[source] final class SourceInstance(
 
 private object SourceInstance {
 
-  /** How long a function that was interrupted has to return. */
+  /** How long an interrupted function has to return. */
   final val InterruptedNanos = 1000000000L
 }

@@ -13,14 +13,14 @@ import keystate.checkpoint.{SourceChunk, SourceSegments}
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
 
-/** What one subtask of a source collected for a micro-batch. */
+/** The rows that one subtask of a source collected for a micro-batch. */
 private[keystate] final case class SourcePartition(chunk: SourceChunk) extends InputPartition
 
-/** Reads rows from a source's log. It runs in the executors, and needs no Python. The rows of a batch
-  * that was begun before a restart may have other columns than the source has now.
+/** Reads rows from a source's log. It runs in the executors, and needs no Python. The rows of a
+  * batch that was started before a restart may have other columns than the source has now.
   *
   * @param columns
-  *   those that the source has now
+  *   the source's present columns
   */
 private[keystate] final class SourceReaderFactory(
     source: String,

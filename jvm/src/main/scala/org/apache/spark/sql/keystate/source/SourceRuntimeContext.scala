@@ -5,7 +5,7 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.jvm.JvmRuntimeContext
 import org.apache.spark.sql.keystate.jvm.state.{CurrentKey, JvmStateSpec}
 
-/** What a source is told in `open`. It has no keyed state. */
+/** The context that a source gets in `open`. It has no keyed state. */
 private[source] final class SourceRuntimeContext(name: String, index: Int, of: Int)
     extends JvmRuntimeContext(new CurrentKey) {
   override protected def declared(state: String, declare: => JvmStateSpec): (JvmStateSpec, Int) =

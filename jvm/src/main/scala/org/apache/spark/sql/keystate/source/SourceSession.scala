@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate.source
 
-/** What runs a source's function next to the driver, in the function's language, from a query's first
+/** Runs a source's function next to the driver, in the function's language, from a query's first
   * micro-batch to its end. The query's thread calls it.
   */
 private[keystate] trait SourceSession {
@@ -20,7 +20,7 @@ private[keystate] trait SourceSession {
   /** Ends a batch: what its file is to have. */
   def cut(batch: Long): CutBatch
 
-  /** Tells the function that a batch counts. */
+  /** Notifies the function that a batch is committed. */
   def committed(batch: Long): Unit
 
   /** Ends the function. It may be called where `begin` was not. */
@@ -32,16 +32,16 @@ private[keystate] trait SourceFactory {
   def create(): SourceSession
 }
 
-/** What a source has.
+/** The collected rows of a source.
   *
   * @param rows
-  *   how many for the next batch
+  *   the number of rows for the next batch
   * @param waiting
   *   whether every instance has ended or is idle
   */
 private[keystate] final case class Collected(rows: Long, waiting: Boolean)
 
-/** What the file of a batch is to have.
+/** The content of a batch's file.
   *
   * @param header
   *   JSON, with the state after the batch; see docs/sources.md

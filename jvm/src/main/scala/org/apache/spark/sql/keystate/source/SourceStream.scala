@@ -18,13 +18,13 @@ import keystate.checkpoint.{SegmentName, SourceSegments}
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
 
-/** A stateful source in a query. From the first micro-batch on, its function runs next to the driver.
-  * `latestOffset` takes what was collected since the last call, and writes it to the source's log
-  * together with the state after it. Tasks read the log.
+/** A stateful source in a query. From the first micro-batch on, its function runs next to the
+  * driver. `latestOffset` takes the rows collected since the last call, and writes them to the
+  * source's log together with the state after them. Tasks read the log.
   *
-  * An offset is the name of a file in the log: a batch number and an id. The id is there because
+  * An offset is the name of a file in the log: a batch number and an id. The id is needed because
   * another driver on the checkpoint may write that batch too. A file that no offset names is not
-  * read: the function does that batch again, from the state before it.
+  * read: the function runs that batch again, from the state before it.
   */
 private[keystate] final class SourceStream(source: StatefulSource, location: String)
     extends MicroBatchStream
@@ -41,7 +41,7 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   /** The newest batch in the log. Valid once the function runs. */
   private var newest = Beginning
 
-  /** The batch that the function was told last is committed. */
+  /** The last batch whose commit was reported to the function. */
   private var told = Beginning
 
   /** With the trigger availableNow: how much more may be taken. None with other triggers. */
@@ -66,7 +66,7 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
     offset(newest)
   }
 
-  /** Writes what the function has collected as a new batch, if it has collected anything. */
+  /** Writes the function's collected rows as a new batch, if there are any. */
   private def collect(): Unit =
     if (!availableNow.exists(_.isSpent)) {
       var collected = run.get.await()
@@ -100,8 +100,9 @@ private[keystate] final class SourceStream(source: StatefulSource, location: Str
   override def createReaderFactory(): PartitionReaderFactory =
     new SourceReaderFactory(source.name, source.rows, location, sharedConf)
 
-  // Of a source beside others Spark tells each micro-batch, also those without rows of it: then it is
-  // the offset before, which its function knows of, or the beginning, for which it has no snapshot.
+  // If a query has several sources, Spark reports each micro-batch to all of them, also those
+  // without rows of this one: then it is the previous offset, which the function knows of, or the
+  // beginning, for which it has no snapshot.
   override def commit(end: Offset): Unit = {
     val last = segment(end)
     segments.commit(last)

@@ -45,5 +45,6 @@ private[keystate] final case class StatefulSource(
   }
 }
 
-/** How much a query with the trigger availableNow takes of a source that does not end by itself. */
+/** How much a query with the trigger availableNow takes from a source that does not end by itself.
+  */
 private[keystate] final case class AvailableNowLimits(rows: Long, millis: Long)

@@ -10,11 +10,11 @@ import org.apache.spark.sql.types._
 
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, ObjectCodec}
 
-/** Adds to the type of a JVM function's state which fields may be null, and what their defaults
-  * are. These say how a new field is read from old state, see [[SchemaEvolution]]. A field's
-  * default is that in a whole value, if there is one, else that of the case class's parameter. A
-  * struct in a whole value is the whole value of its own fields; an element of a collection in it
-  * stands for no other element.
+/** Adds to the type of a JVM function's state which fields may be null, and their defaults. A
+  * default says how a new field is read from old state, see [[SchemaEvolution]]. A field's default
+  * is its value in a whole default value, if there is one, else that of the case class's parameter.
+  * A struct in a whole value is the whole value of its own fields; an element of a collection in it
+  * is no default for other elements.
   */
 private[keystate] object FieldDefaults {
 

@@ -4,17 +4,17 @@ import org.json4s._
 
 import org.apache.spark.sql.keystate.spec.Protocol.WindowFiringFields
 
-/** Windows of column aggregates whose results are what they hold, or nearly so: the JVM fires them
-  * when they end.
+/** Windows of column aggregates whose results are (nearly) the stored aggregates: the JVM fires
+  * them when they end.
   *
   * @param state
   *   the name of the state that holds them
   * @param byEventTime
-  *   which clock they go by
+  *   whether their clock is the event time
   * @param dropped
   *   the name of the function's metric that counts late rows
   * @param results
-  *   what is emitted of a window besides its key and its bounds
+  *   the results of a window besides its key and its bounds
   */
 private[keystate] final case class JvmWindowFiringSpec(
     state: String,
@@ -26,18 +26,18 @@ private[keystate] final case class JvmWindowFiringSpec(
 private[keystate] object JvmWindowFiringSpec {
   private implicit val formats: Formats = DefaultFormats
 
-  /** How a result is made of a field of what a window holds. */
+  /** How a result is computed from a field of the stored aggregate. */
   sealed abstract class Made(val name: String)
 
   object Made {
 
-    /** It is the field. */
+    /** The field itself. */
     case object Value extends Made("value")
 
-    /** It is the field, or 0 if that is null. */
+    /** The field, or 0 if it is null. */
     case object Count extends Made("count")
 
-    /** Of the field's sum and count. */
+    /** The mean, from the field's sum and count. */
     case object Mean extends Made("mean")
 
     def byName(name: String): Made = Seq(Value, Count, Mean)

@@ -22,8 +22,8 @@ private[keystate] object OperatorLists {
   def properties(types: Option[String]): Map[String, String] =
     Map("kind" -> "operator_state") ++ types.map(Types -> _)
 
-  /** The declared lists, and those that the function no longer asks for, which are kept. Throws if
-    * a list's old elements can't be read as its new type. The worker itself reads elements of an
+  /** The declared lists, and those that the function no longer gets, which are kept. Throws if a
+    * list's old elements can't be read as its new type. The worker itself reads elements of an
     * older type.
     */
   def continuing(declared: Seq[StateSpec], recorded: Option[StateFamily]): Seq[StateSpec] = {

@@ -7,22 +7,22 @@ import keystate.backend.StateFamily
 import keystate.checkpoint.OperatorState
 import org.apache.spark.sql.keystate.spec.Protocol.OperatorFields
 
-/** What is declared of one keyed operator.
+/** The declaration of one keyed operator.
   *
   * @param timers
   *   whether the function can have timers
   * @param broadcast
   *   the broadcast states; none if nothing is broadcast to the operator
   * @param subtaskState
-  *   what each subtask keeps without keys, if the function takes part in checkpoints; then every
+  *   each subtask's state without keys, if the function takes part in checkpoints; then every
   *   subtask runs in every micro-batch
   * @param sideOutputs
   *   whether its output has a struct column for the main output and for each side output
   * @param metrics
-  *   whether the function has metrics of its own
+  *   whether the function has its own metrics
   * @param lateOutputs
-  *   for each input the index of the output that its late rows go to; None, or nothing at all, if
-  *   they are dropped
+  *   for each input the index of the output for its late rows; None, or an empty list, if they are
+  *   dropped
   * @param rowHandling
   *   how the function takes rows
   * @param windowFiring
@@ -44,7 +44,7 @@ private[keystate] final case class OperatorSpec(
 ) {
   def checkpointed: Boolean = subtaskState.nonEmpty
 
-  /** The operator as it goes on from a version. Throws if what is stored does not fit a state.
+  /** The operator as it continues from a version. Throws if the stored state does not fit.
     *
     * @param recorded
     *   finds a state as the version has it
@@ -60,10 +60,10 @@ private[keystate] final case class OperatorSpec(
     )
   }
 
-  /** The families that the operator keeps in its store, as far as it has them, in this order: its
-    * states, its broadcast states and their tag, its raw keyed state, its operator state, and last
-    * its timers. Their ids are for a store that has only these families from the start; a store
-    * that lives on assigns ids itself.
+  /** The families in the operator's store, in this order, if it has them: its states, its broadcast
+    * states and their tag, its raw keyed state, its operator state, and last its timers. Their ids
+    * are for a store that has only these families from the start; an older store assigns ids
+    * itself.
     */
   def families: Seq[StateFamily] = {
     val stored = (states ++ broadcast).map(s => (s.name, s.layout, s.properties)) ++
@@ -77,7 +77,7 @@ private[keystate] final case class OperatorSpec(
   }
 }
 
-/** What each subtask of an operator keeps without keys.
+/** The state of an operator's subtask without keys.
   *
   * @param lists
   *   the lists of its operator state
@@ -92,9 +92,9 @@ private[keystate] final case class SubtaskStateSpec(
 /** How a function takes rows.
   *
   * @param lateRows
-  *   whether it takes late rows as it takes others
+  *   whether it takes late rows like other rows
   * @param columns
-  *   whether what calls it reads columns of Arrow, not rows
+  *   whether its caller reads Arrow columns, not rows
   */
 private[keystate] final case class RowHandling(lateRows: Boolean = false, columns: Boolean = false)
 

@@ -87,7 +87,7 @@ private[keystate] object Protocol {
     final val Max = "max"
   }
 
-  /** What follows a state's number in the names of its columns. */
+  /** The part after a state's number in the names of its columns. */
   object Part {
     final val KeyIndex = "key_index"
     final val Reset = "reset"
@@ -100,14 +100,14 @@ private[keystate] object Protocol {
     final val UsedKeys = "used_k"
   }
 
-  /** The column of a keyed state, as `s0`, or of a part of it, as `s0_key_index`. */
+  /** The column of a keyed state, such as `s0`, or of a part of it, such as `s0_key_index`. */
   def stateColumn(index: Int): String = s"s$index"
   def stateColumn(index: Int, part: String): String = s"s${index}_$part"
 
   /** The column of a part of a broadcast state, as `b0_k`. */
   def broadcastColumn(index: Int, part: String): String = s"b${index}_$part"
 
-  /** What a worker asks for: values of a question's field `op`. */
+  /** The requests of a worker: values of a question's field `op`. */
   object Op {
     final val Get = "get"
     final val Scan = "scan"

@@ -17,9 +17,9 @@ import keystate.backend.StateFamily
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.ArrowStreams
 
-/** Which changes of a state's value type are allowed: those after which stored values can still be
-  * read. Fields are matched by name. They may be added (if they have a default or may be null),
-  * removed, reordered and widened. That holds at any depth, except in the keys of a map.
+/** The allowed changes of a state's value type: those after which stored values can still be read.
+  * Fields are matched by name. They may be added (if they have a default or may be null), removed,
+  * reordered and widened. That holds at any depth, except in the keys of a map.
   */
 private[keystate] object SchemaEvolution {
 
@@ -33,11 +33,11 @@ private[keystate] object SchemaEvolution {
     */
   final val DefaultBeside = "keystate.defaultBeside"
 
-  /** The state as it goes on from what is stored: with the types that its entries may have. Throws
-    * if stored values can't be read.
+  /** The state as it continues from a version: with the types that its entries may have. Throws if
+    * stored values can't be read.
     *
     * @param recorded
-    *   the state as the last version has it; None if that has none
+    *   the state as the last version has it; None if the version does not have it
     */
   def continue(declared: StateSpec, recorded: Option[StateFamily]): StateSpec =
     recorded.fold(declared) { family =>
@@ -74,7 +74,7 @@ private[keystate] object SchemaEvolution {
       throw KeystateErrors.keyChanged(columns(recorded), columns(declared))
   }
 
-  /** Whether values of both types are stored alike. */
+  /** Whether values of both types are stored in the same form. */
   def same(a: DataType, b: DataType): Boolean = bare(a) == bare(b)
 
   /** The type without what makes no difference to a stored value. */
@@ -179,7 +179,7 @@ private[keystate] object SchemaEvolution {
   private def default(field: StructField): Literal = {
     val stream = Base64.getDecoder.decode(field.metadata.getString(Default))
     val schema = new StructType().add("value", field.dataType)
-    // Not the query's Arrow format, but the one that the default was written in.
+    // The Arrow format of the stored default, not the query's.
     new ArrowStreams("UTC", largeVarTypes = false).read(stream) { column =>
       val first = new ColumnarArray(column, 0, 1).get(0, field.dataType)
       val row = UnsafeProjection.create(schema)(InternalRow(first)).copy()

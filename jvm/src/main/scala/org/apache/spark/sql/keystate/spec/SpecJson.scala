@@ -4,14 +4,14 @@ import org.json4s.JsonAST.{JNothing, JValue}
 
 import keystate.errors.KeystateErrors
 
-/** What Python declares. It says everything, for package and jar are of one release.
+/** A declaration from Python. It is complete, because package and jar are of one release.
   *
   * @param what
-  *   what it declares, for messages
+  *   the declared thing, for messages
   */
 private[spec] final class SpecJson(what: String, json: JValue) {
 
-  /** Throws if it is not there; what is null says that there is none. */
+  /** Throws if the field is missing; null means that there is no value. */
   def field(name: String): JValue = json \ name match {
     case JNothing => throw KeystateErrors.fieldMissing(what, name)
     case found => found

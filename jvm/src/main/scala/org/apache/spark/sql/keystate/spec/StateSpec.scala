@@ -11,8 +11,8 @@ import org.apache.spark.sql.keystate.encoding.StoredOrder
 import org.apache.spark.sql.keystate.spec.Protocol.StateFields._
 import org.apache.spark.sql.keystate.spec.Protocol.TtlFields
 
-/** What a state has for each key. Reducing, aggregating and folding state store an accumulator as
-  * value.
+/** The form of a state for each key. Reducing, aggregating and folding state store an accumulator
+  * as value.
   */
 private[keystate] sealed abstract class StateKind(val name: String, val layout: Layout)
 
@@ -32,7 +32,7 @@ private[keystate] object StateKind {
 /** One state that a function declared.
   *
   * @param descriptor
-  *   the kind that the user asked for, for messages: `reducing` where `kind` is `value`
+  *   the kind in the user's declaration, for messages: `reducing` where `kind` is `value`
   * @param valueType
   *   the type of the value, of a list's element, or of a map's value
   * @param keyType
@@ -43,9 +43,9 @@ private[keystate] object StateKind {
   *   if `valueType` has changed: all value types that entries may be stored with, by schema id, the
   *   newest last; otherwise empty
   * @param isBroadcast
-  *   whether it is a map without a key around it: one that all subtasks have
+  *   whether it is a map without a key around it, which all subtasks have
   * @param maxEntries
-  *   how many entries it may have in all partitions
+  *   the maximum number of entries in all partitions
   */
 private[keystate] final case class StateSpec(
     name: String,

@@ -10,9 +10,9 @@ import org.apache.spark.util.Utils
 
 import keystate.errors.{KeystateErrors, KeystateException}
 
-/** Types as a checkpoint has them, in JSON. The JSON of a user defined type names a class, and
-  * Spark would make an object of whatever class that is. So `parse` checks first that it is a type.
-  * A type defined in Python comes as a pickle, which Keystate never writes.
+/** The types in a checkpoint, in JSON. The JSON of a user defined type names a class, and Spark
+  * would make an object of any class. So `parse` checks first that it is a type. A type defined in
+  * Python is a pickle, which Keystate never writes.
   */
 private[keystate] object StoredTypes {
 
@@ -26,9 +26,7 @@ private[keystate] object StoredTypes {
     DataType.fromJson(json)
   }
 
-  /** If what the checkpoint says of a state can't be understood, throws an error that names the
-    * state.
-    */
+  /** Throws an error that names the state if the checkpoint's record of it can't be read. */
   def reading[T](state: String)(read: => T): T =
     try read
     catch {

@@ -22,9 +22,9 @@ private[keystate] object SystemColumnFamilies {
   val broadcastTagFamily: Definition =
     (BroadcastTag, Layout.Ordered, Map("kind" -> "broadcast_tag"))
 
-  /** What Spark's default family, which each store has, says of an operator whose key has these
-    * columns. They have the names that the query gives them; what Spark's own reader loads has
-    * others, see [[org.apache.spark.sql.keystate.metadata.SparkStateSchema]].
+  /** The properties of Spark's default family, which each store has, for an operator with these key
+    * columns. The columns have the query's names; Spark's own reader uses others, see
+    * [[org.apache.spark.sql.keystate.metadata.SparkStateSchema]].
     */
   def keyedBy(keys: StructType): Map[String, String] =
     if (keys.isEmpty) Map.empty else Map(Key -> columnsOf(keys).json)
@@ -35,8 +35,8 @@ private[keystate] object SystemColumnFamilies {
     json <- family.properties.get(Key)
   } yield StoredTypes.parse(json, "key").asInstanceOf[StructType]
 
-  /** Key columns as they are recorded, compared and shown. All may be null: what was stored in an
-    * earlier run may be, although they no longer are.
+  /** Key columns as they are recorded, compared and shown. All may be null: stored keys of an
+    * earlier run may be null, even if the columns no longer are.
     */
   def columnsOf(keys: StructType): StructType =
     SchemaEvolution.bare(keys).asInstanceOf[StructType]
@@ -49,7 +49,7 @@ private[keystate] object SystemColumnFamilies {
   def ofAnyTimeMode(properties: Map[String, String]): Map[String, String] =
     properties + (TimeModeProperty -> TimeMode.Auto.name)
 
-  /** Those after a micro-batch of a query, which has one. */
+  /** The properties after a micro-batch of a query, which has one time mode. */
   def ofOneTimeMode(properties: Map[String, String]): Map[String, String] =
     properties - TimeModeProperty
 
@@ -60,8 +60,8 @@ private[keystate] object SystemColumnFamilies {
 
   private final val TimeModeProperty = "timeMode"
 
-  /** The properties of Spark's default family in a version that a batch in real-time mode makes. It
-    * names the version, for later ones take the family over as it is.
+  /** The properties of Spark's default family in a version that a batch in real-time mode makes.
+    * They name the version, because later versions take the family over unchanged.
     */
   def madeInRealTime(properties: Map[String, String], version: Long): Map[String, String] =
     properties + (RealTime -> version.toString)

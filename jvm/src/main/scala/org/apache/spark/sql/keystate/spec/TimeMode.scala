@@ -2,10 +2,10 @@ package org.apache.spark.sql.keystate.spec
 
 import org.apache.spark.sql.streaming.{TimeMode => SparkTimeMode}
 
-/** Which clock an operator goes by, as it is declared.
+/** The declared clock of an operator.
   *
   * @param name
-  *   what users write
+  *   the user's name for it
   */
 private[keystate] sealed abstract class TimeMode(val name: String)
 
@@ -17,15 +17,15 @@ private[keystate] object TimeMode {
   case object ProcessingTime extends TimeMode("processing_time")
   case object NoTime extends TimeMode("none")
 
-  /** The one that the checkpoint has, of an operator that is edited. */
+  /** The checkpoint's time mode, for an operator that is edited. */
   case object AsBefore extends TimeMode("")
 
-  /** Those that an operator of a query can have. */
+  /** The time modes that an operator of a query can have. */
   val all: Seq[TimeMode] = Seq(Auto, EventTime, ProcessingTime, NoTime)
 
   def byName(name: String): Option[TimeMode] = (all :+ AsBefore).find(_.name == name)
 
-  /** The one that Spark recorded of an operator. */
+  /** The time mode that Spark recorded for an operator. */
   def recorded(name: String): TimeMode =
     if (name == SparkTimeMode.EventTime().toString) EventTime
     else if (name == SparkTimeMode.ProcessingTime().toString) ProcessingTime

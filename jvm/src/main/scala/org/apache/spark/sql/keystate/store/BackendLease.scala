@@ -8,13 +8,13 @@ import org.apache.spark.util.UninterruptibleThread
 import keystate.backend.KeyedStateBackend
 import keystate.errors.KeystateErrors
 
-/** A task's right to use a backend, from the load of its store until the store is closed. Whatever
-  * is done for the task is done in `use`: in its own thread, in threads that answer its worker, and
-  * in others that read its result. So whoever comes late is refused. That matters because the
-  * backend may by then hold what another task has loaded.
+/** A task's right to use a backend, from the load of its store until the store is closed. All work
+  * for the task runs in `use`: in its own thread, in threads that answer its worker, and in others
+  * that read its result. So work that comes late is refused. That matters because the backend may
+  * by then hold the state of another task.
   *
   * @param check
-  *   throws if the store is not this task's any more
+  *   throws if the store no longer belongs to this task
   * @param task
   *   the task's name, for messages
   */
@@ -56,11 +56,11 @@ private[keystate] final class BackendLease(
     check()
   }
 
-  /** Refuses all work from now on, and waits for work that is under way. Only the first call waits:
-    * a question takes moments, but a function in another thread may never return.
+  /** Refuses all work from now on, and waits for running work. Only the first call waits: a
+    * question takes moments, but a function in another thread may never return.
     *
     * @return
-    *   whether nobody works with the backend; if somebody does, the backend must be given up
+    *   whether nobody uses the backend; if somebody does, the backend must be given up
     */
   def end(waitMillis: Long = BackendLease.WaitMillis): Boolean = {
     over = true
@@ -70,7 +70,7 @@ private[keystate] final class BackendLease(
     free
   }
 
-  /** Closes the backend once whoever works with it has ended. */
+  /** Closes the backend once running work on it has ended. */
   def closeLater(): Unit = {
     val closer = new Thread(
       () => {
@@ -84,7 +84,7 @@ private[keystate] final class BackendLease(
     closer.start()
   }
 
-  /** Waits despite interrupts: a killed task is interrupted, but should keep what is loaded. */
+  /** Waits despite interrupts: a killed task is interrupted, but should keep its loaded state. */
   private def tryLockUninterruptibly(millis: Long): Boolean = {
     val end = System.nanoTime + MILLISECONDS.toNanos(millis)
     var interrupted = false

@@ -32,7 +32,7 @@ private[keystate] trait ColumnFamily {
       end: Option[UnsafeRow]
   ): StateStoreIterator[UnsafeRowPair]
 
-  /** Ends scans that nobody ended. Called before the store is committed or rolled back. */
+  /** Ends scans that are still open. Called before the store is committed or rolled back. */
   def close(): Unit = ()
 }
 

@@ -54,7 +54,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
   private val codecs = new ConcurrentHashMap[String, SparkCodec]
   private val schemas = new ConcurrentHashMap[String, (StructType, StructType)]
 
-  /** How far the sweeps of states with a time to live have come, by family. */
+  /** The positions of the sweeps of states with a time to live, by family. */
   private[keystate] val sweeps = mutable.HashMap.empty[Int, TtlSweep]
 
   override def init(
@@ -147,8 +147,8 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
     if (snapshotVersion < 1) throw QueryExecutionErrors.unexpectedStateStoreVersion(snapshotVersion)
     if (endVersion < snapshotVersion)
       throw QueryExecutionErrors.unexpectedStateStoreVersion(endVersion)
-    // Each version is complete, so it does not matter from which one Spark would start. It only has
-    // to exist.
+    // Each version is complete, so the version from which Spark would start does not matter. It
+    // only has to exist.
     if (!versions.exists(snapshotVersion, attempt(snapshotVersionStateStoreCkptId)))
       throw StateStoreErrors.stateStoreSnapshotFileNotFound(
         s"version $snapshotVersion of $storeId",
@@ -172,12 +172,12 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
 
   override def doMaintenance(): Unit = if (!lock.isClosed)
     try {
-      // Else one that no task comes to would keep its part of the heap.
+      // Otherwise a store that no task uses would keep its part of the heap.
       lock.ifFree(versions.moveIfDue()): Unit
       versions.maintain()
     } catch {
       // Spark unloads a provider whose maintenance fails. But loaded state is worth more than a
-      // clean-up, which can be done later.
+      // clean-up, which can run later.
       case NonFatal(e) => logWarning(s"Maintenance of $storeId failed", e)
     }
 
@@ -238,7 +238,7 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
 
   private def attempt(id: Option[String]): Option[String] = id.filter(_ => usesCheckpointIds)
 
-  // What an open store asks for.
+  // The column family that an open store uses.
 
   private[keystate] def columnFamily(operation: String, name: String): ColumnFamily = {
     checkName(operation, name)
@@ -294,9 +294,9 @@ class KeyGroupProvider extends StateStoreProviderShim with SupportsFineGrainedRe
     )
   }
 
-  /** Tells the coordinator of a commit. It fails a `foreachBatch` micro-batch if not all of its
-    * stores committed. It also warns of stores without a recent snapshot. Each of Keystate's
-    * versions is as good as a snapshot, so now and then one is reported as such.
+  /** Reports a commit to the coordinator. The coordinator fails a `foreachBatch` micro-batch if not
+    * all of its stores committed. It also warns of stores without a recent snapshot. Each of
+    * Keystate's versions is as good as a snapshot, so now and then one is reported as such.
     */
   private[keystate] def reportCommit(version: Long): Unit = {
     if (storeConf.commitValidationEnabled)

@@ -44,7 +44,7 @@ private[keystate] final class KeyGroupStateStore(
   private var committed: Option[StateStoreCheckpointInfo] = None
   private var lastMetrics = StateStoreMetrics(0, 0, Map.empty)
 
-  /** Whatever is done with the backend until the store is closed is done under this lease. */
+  /** All work on the backend until the store is closed runs under this lease. */
   val lease: BackendLease = new BackendLease(
     provider.versions.backend,
     () => provider.lock.check(stamp),
@@ -58,7 +58,7 @@ private[keystate] final class KeyGroupStateStore(
   Option(TaskContext.get()).foreach { context =>
     context.addTaskCompletionListener[Unit](_ => closeQuietly())
     context.addTaskFailureListener((_, _) => closeQuietly())
-    // If the task had failed already, the listeners have run at once.
+    // If the task had already failed, the listeners have run immediately.
     TaskShim.failureOf(context).foreach(throw _)
   }
 
@@ -74,7 +74,7 @@ private[keystate] final class KeyGroupStateStore(
   /** The key groups of the version. */
   def groups: KeyGroupRange = provider.versions.manifest.partitioning.groups
 
-  /** How far the sweeps of states with a time to live have come, by family. */
+  /** The positions of the sweeps of states with a time to live, by family. */
   def sweeps: mutable.HashMap[Int, TtlSweep] = provider.sweeps
 
   /** The operator state of every subtask in the version that this store began with. */
@@ -91,13 +91,13 @@ private[keystate] final class KeyGroupStateStore(
     manifest.runs.forall(manifest.isWhole)
   }
 
-  /** Whether nothing is left in the version's files of what was removed up to another version. */
+  /** Whether the version's files have lost all entries that were removed up to another version. */
   def isRidOf(removed: Long): Boolean = provider.versions.isRidOf(removed)
 
   /** Lets maintenance see to it that nothing is left. */
   def getRidOf(removed: Long): Unit = provider.versions.getRidOf(removed)
 
-  /** The version that it began with or, once it has committed, the one that it made. */
+  /** The version that it began with or, after the commit, the new version. */
   def manifest: Manifest = provider.versions.manifest
 
   def dropFamily(family: StateFamily): Unit = {
@@ -263,8 +263,8 @@ private[keystate] final class KeyGroupStateStore(
       finally close(Released)
   }
 
-  /** Rolls the backend back. If somebody still works with it and does not end, they keep it for
-    * themselves, and the next load makes another backend.
+  /** Rolls the backend back. If somebody still uses it and does not end, they keep it, and the next
+    * load makes another backend.
     */
   private def undo(): Unit = {
     provider.lock.check(stamp)
@@ -280,7 +280,7 @@ private[keystate] final class KeyGroupStateStore(
 
   override def hasCommitted: Boolean = status == Committed
 
-  /** While the store is open, the metrics of what was done so far. */
+  /** While the store is open, the metrics of the work so far. */
   override def metrics: StateStoreMetrics =
     if (status == Open) provider.metrics(snapshotForced) else lastMetrics
 

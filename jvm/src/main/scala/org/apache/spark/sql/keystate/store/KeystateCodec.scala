@@ -55,7 +55,7 @@ private[keystate] final class KeystateCodec(
     StoredTypes.parse(family.properties("valueType"), family.name)
   private lazy val elementRow = UnsafeProjection.create(valueSchema)
 
-  /** The grouping key in a key, or key prefix, that Spark gives. */
+  /** The grouping key in a key, or key prefix, from Spark. */
   def groupingKey(key: UnsafeRow): UnsafeRow =
     if (isMap) key.getStruct(0, groupingSchema.length) else key
 
@@ -99,7 +99,7 @@ private[keystate] final class KeystateCodec(
       row
     }
 
-  /** How many elements are in a chunk of a list. */
+  /** The number of elements in a chunk of a list. */
   def length(chunk: Array[Byte]): Int = array(chunk).numElements()
 
   private def array(chunk: Array[Byte]) = {
@@ -149,7 +149,7 @@ private[keystate] object KeystateCodec {
 
   private val kinds = Set("value", "list", "map", "sorted_map")
 
-  /** Whether one of Keystate's operators owns the family, and not one of Spark's. */
+  /** Whether the family belongs to one of Keystate's operators, and not to one of Spark's. */
   def owns(family: StateFamily): Boolean = family.properties.get(Kind).exists(kinds.contains)
 
   private def order(family: StateFamily): StoredOrder =

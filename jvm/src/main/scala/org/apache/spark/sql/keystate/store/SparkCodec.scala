@@ -11,15 +11,16 @@ import keystate.keygroup.KeyGroups
 import org.apache.spark.sql.keystate.encoding.{PrefixKeyOrder, SparkKeys}
 import org.apache.spark.sql.keystate.shim.{RowEncoders, StateKeys}
 
-/** How one of Spark's own operators wants a column family stored. Relies on the encoders of Spark's
-  * RocksDB provider to turn rows into bytes: they know what a scan may expect of each key encoding.
+/** The stored form that one of Spark's own operators wants for a column family. Relies on the
+  * encoders of Spark's RocksDB provider to turn rows into bytes: they know the order that scans
+  * expect of each key encoding.
   *
   * @param name
-  *   of the family, or of the store that has no other
+  *   the name of the family, or of the store with only one family
   * @param encoder
-  *   Spark's, of keys
+  *   Spark's encoder of keys
   * @param order
-  *   that of the keys, if they can have one
+  *   the order of the keys, if they can have one
   */
 private[keystate] final class SparkCodec(
     name: String,
@@ -48,9 +49,9 @@ private[keystate] final class SparkCodec(
   def groupOf(maxParallelism: Int): UnsafeRow => Int =
     key => KeyGroups.groupOf(hash(key).getInt(0), maxParallelism)
 
-  // The hash by which Spark shuffles rows, as far as the key tells it: the hash of the key's
-  // columns, without those that only order the entries of one key or tell them apart. So the
-  // numbered values of a key of a join are in the order in which the join removes them.
+  // The hash by which Spark shuffles rows, as far as the key determines it: the hash of the key's
+  // columns, without those that only order or distinguish the entries of one key. So the numbered
+  // values of a join's key are in the order in which the join removes them.
   private lazy val hash = {
     val columns = spec.keySchema.indices
     hashOf(spec match {
@@ -103,8 +104,8 @@ private[keystate] final class SparkCodec(
 private object SparkCodec {
 
   /** The end of the names of stores, or families, in which a stream-stream join has the values of a
-    * key, each with a number. Relies on `SymmetricHashJoinStateManager.KeyWithIndexToValueType`, and
-    * on the number being the last column.
+    * key, each with a number. Relies on `SymmetricHashJoinStateManager.KeyWithIndexToValueType`,
+    * and on the number being the last column.
     */
   private final val ValuesOfJoin = "-keyWithIndexToValue"
 }

@@ -124,7 +124,7 @@ private[keystate] final class SparkColumnFamily(
   private def groupRange: Range = groups.first to groups.last
 
   // If the encoding has an order, the entries of the whole store are in that order: Spark's timers
-  // and joins rely on it. An iterator over nothing stays empty, whatever is put afterwards.
+  // and joins rely on it. An iterator over an empty store stays empty, whatever is put afterwards.
   private def all(): EntryIterator =
     if (backend.count(family) == 0) GroupScan.empty
     else if (codec.supportsRangeScan) scan(null, null)(GroupScan.merge(groupRange, _))
@@ -145,9 +145,9 @@ private[keystate] final class SparkColumnFamily(
     scan(first, last)(GroupScan.merge(groupRange, _))
   }
 
-  // As with Spark's RocksDB provider, whose iterators are over a snapshot: what a function changes
-  // while it reads, as a timer's does that registers another one, shows in no scan that is open.
-  // Entries without an order can't have that: of these Spark changes only what it was given last.
+  // As with Spark's RocksDB provider, whose iterators read a snapshot: no open scan shows changes
+  // that a function makes while it reads, for example when a timer registers another one. Entries
+  // without an order can't have that: of these Spark changes only the last one that it read.
   private def scan(start: Array[Byte], end: Array[Byte])(
       of: (Int => EntryIterator) => EntryIterator
   ): EntryIterator =

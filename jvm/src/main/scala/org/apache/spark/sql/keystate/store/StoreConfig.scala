@@ -13,9 +13,9 @@ import keystate.config.Settings
 
 /** The settings of a store, on the executor.
   *
-  * Relies on two things that Spark sends there. `StateStoreConf` has only Spark's own keys, and as
-  * `extraOptions` what the operator adds. The Hadoop configuration has all of the session's
-  * settings (`SessionState.newHadoopConf`). What the operator says counts first, then the session's
+  * Relies on two things that Spark sends there. `StateStoreConf` has only Spark's own keys, and the
+  * operator's additions as `extraOptions`. The Hadoop configuration has all of the session's
+  * settings (`SessionState.newHadoopConf`). The operator's value counts first, then the session's
   * setting.
   */
 private[keystate] final class StoreConfig(storeConf: StateStoreConf, hadoopConf: Configuration) {
@@ -39,7 +39,7 @@ private[keystate] final class StoreConfig(storeConf: StateStoreConf, hadoopConf:
 
   val lockTimeoutMillis: Long = Settings.LockTimeoutMs.of(text).toLong
 
-  /** How long what a closed store has in memory stays there, in seconds. */
+  /** How long the entries of a closed store stay in memory, in seconds. */
   val keepSeconds: Int = Settings.KeepSeconds.of(text)
 
   private def withPrefix(prefix: String): Map[String, String] =
@@ -60,7 +60,7 @@ private[keystate] object StoreConfig {
   /** A session's settings, by their names. */
   def in(conf: SQLConf): String => Option[String] = key => Option(conf.getConfString(key, null))
 
-  /** On the driver: throws for what a task would throw for, before anything is started. */
+  /** On the driver: throws the errors that a task would throw, before anything is started. */
   def check(conf: SQLConf): Unit = {
     val settings = conf.getAllConfs
     Settings.check(settings.get)

@@ -15,14 +15,15 @@ import keystate.backend.GroupEntries
 import keystate.localrecovery.{LocalRecovery, RetainedKeyGroups}
 import keystate.version.Manifest
 
-/** What the store of a query's run recovers: what stores of the same operator left in this JVM when
-  * they were closed, and what those of runs that have ended would leave. So a start of the query,
-  * with any number of partitions, goes on with what is in the executors' memory.
+/** The entries that the store of a query's run recovers: those that stores of the same operator
+  * left in this JVM when they were closed, and those that stores of ended runs can still leave. So
+  * a start of the query, with any number of partitions, uses the entries in the executors' memory.
   *
   * @param giveUp
-  *   unloads the store, which leaves what it has. False if a task has it for longer than so many ms
+  *   unloads the store, which leaves its entries. False if a task has it for longer than this many
+  *   ms
   * @param seconds
-  *   how long what is left stays in memory; 0: nothing is left or recovered
+  *   how long the entries stay in memory; 0: nothing is left or recovered
   */
 private[keystate] final class StoreLocalRecovery(
     id: StateStoreId,
@@ -44,8 +45,8 @@ private[keystate] final class StoreLocalRecovery(
     } else Map.empty
   }
 
-  /** Until Spark unloads them, which takes up to a minute, their databases take from the memory and
-    * the threads that the databases of a JVM share.
+  /** Until Spark unloads them, which takes up to a minute, their databases use the memory and the
+    * threads that the databases of a JVM share.
     */
   override def supersede(): Unit = {
     takePart()
@@ -68,11 +69,11 @@ private[keystate] final class StoreLocalRecovery(
         .execute(() => forget())
     }
 
-  /** To be called when the store is closed. */
+  /** Call it when the store is closed. */
   def end(): Unit =
     stores.remove(this): Unit
 
-  /** Lets them leave what they have. Each of them is asked once, unless a task has it. */
+  /** Lets earlier stores leave their entries. Each of them is asked once, unless a task has it. */
   private def askPredecessors(): Unit = {
     val deadline = System.nanoTime + WaitNanos
     stores.synchronized(stores.asScala.toVector).filter(isPredecessor).foreach { other =>
@@ -83,8 +84,8 @@ private[keystate] final class StoreLocalRecovery(
   private def isPredecessor(other: StoreLocalRecovery): Boolean =
     other.place == place && other.providerId.queryRunId != providerId.queryRunId && other.hasEnded
 
-  /** Whether its run has ended, or its task is elsewhere now. Relies on what Spark does before it
-    * unloads a provider: it asks the coordinator, to which a query that ends tells so.
+  /** Whether its run has ended, or its task is elsewhere now. Relies on Spark's check before it
+    * unloads a provider: it asks the coordinator, which an ending query informs.
     */
   private def hasEnded: Boolean =
     try
@@ -99,8 +100,7 @@ private[keystate] final class StoreLocalRecovery(
 private object StoreLocalRecovery {
   private val retained = new RetainedKeyGroups
 
-  /** How long a store waits for those that it recovers from. A task that was killed gives up its
-    * store soon.
+  /** How long a store waits for those that it recovers from. A killed task gives up its store soon.
     */
   private final val WaitNanos = 1000000000L
 

@@ -10,14 +10,14 @@ import keystate.config.Settings
 import keystate.errors.{ErrorCode, KeystateException}
 
 /** Lets only one store of a provider be open at a time: two attempts of a task can run in one JVM.
-  * Whoever opens the store gets a stamp, and shows it at every use. So an attempt that lost the
-  * store cannot touch what its successor does.
+  * Whoever opens the store gets a stamp, and passes it with every use. So an attempt that lost the
+  * store can't interfere with its successor.
   */
 private[keystate] final class StoreLock(id: StateStoreId, timeoutMillis: Long) {
   private var lastStamp = 0L
   private var owner: Option[AcquiredThreadInfo] = None
   private var closed = false
-  // The stamp of whoever has the store open.
+  // The stamp of the attempt that has the store open.
   @volatile private var owningStamp = StoreLock.NoStamp
 
   def acquire(): Long = synchronized {

@@ -1,15 +1,15 @@
 package org.apache.spark.sql.keystate.store
 
-/** Keeps one thing that a subtask opens, from task to task of a query's run. Whoever owns the scope
-  * makes sure that only one task at a time uses it.
+/** Keeps one object that a subtask opens, from task to task of a query's run. The owner of the
+  * scope makes sure that only one task at a time uses it.
   */
 private[keystate] final class SubtaskScope extends AutoCloseable {
   private var kept: AutoCloseable = _
 
-  /** Returns what is kept. If nothing is, or it is not usable, opens another.
+  /** Returns the kept object. If there is none, or it is not usable, opens another.
     *
     * @param usable
-    *   whether what is kept can serve this task; if not, it is closed
+    *   whether the kept object can serve this task; if not, it is closed
     */
   def getOrOpen[T <: AutoCloseable](open: => T)(usable: T => Boolean): T = synchronized {
     if (kept != null && !usable(kept.asInstanceOf[T])) close()
@@ -17,7 +17,7 @@ private[keystate] final class SubtaskScope extends AutoCloseable {
     kept.asInstanceOf[T]
   }
 
-  /** Closes what is kept. The next task opens another. */
+  /** Closes the kept object. The next task opens another. */
   override def close(): Unit = synchronized {
     val closing = kept
     kept = null

@@ -24,23 +24,23 @@ private[keystate] final class CurrentKey {
 
   def enter(ofTask: Seq[FamilyEntries]): Unit = entries = ofTask.toArray
 
-  /** What a state is read and written through. */
+  /** The entries through which a state is read and written. */
   def entriesOf(state: Int): FamilyEntries = entries(state)
 
-  /** Counts elements, so that what a state read for one is not used for another. */
+  /** Counts elements, so that a value that a state read for one element is not used for another. */
   var element = 0L
 
   /** Entries put and removed in this task. */
   var updated = 0L
   var removed = 0L
 
-  /** The event time of the element or event-time timer at hand; `Long.MinValue` if it has none. */
+  /** The event time of the current element or event-time timer; `Long.MinValue` if it has none. */
   var eventTime: () => Long = () => Long.MinValue
 
   def isOpen: Boolean = open
 
-  /** From now on this thread, and no other, may use states. A thread that the function itself
-    * started may still run when its element or task is long over, and is refused.
+  /** From now on only this thread may use states. A thread that the function itself started may
+    * still run long after its element or task has ended, and is refused.
     */
   def enterCalls(): Unit = caller = Thread.currentThread
   def leaveCalls(): Unit = caller = null
@@ -82,8 +82,7 @@ private[keystate] final class CurrentKey {
   def check(state: String): Unit =
     if (!open || !isCaller) throw KeystateErrors.noCurrentKey(state)
 
-  /** Throws if this is not the thread that the function is called in. For what can be used without
-    * a key.
+  /** Throws if this is not the thread that the function is called in. For methods that need no key.
     */
   def checkCaller(what: String): Unit = if (!isCaller) throw KeystateErrors.notInCall(what)
 

@@ -15,8 +15,8 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, ObjectCodec}
 import org.apache.spark.sql.keystate.spec.SchemaEvolution
 
-/** The current elements of one list, in the form that rows have: so each is what it was when it was
-  * added, whatever becomes of the function's object.
+/** The current elements of one list, in the form of rows: so each keeps its content, even if the
+  * function changes its object later.
   */
 private[keystate] final class InstanceList(declared: JvmStateSpec, restored: Seq[String] = Nil)
     extends ListState[Any] {
@@ -36,7 +36,8 @@ private[keystate] final class InstanceList(declared: JvmStateSpec, restored: Seq
   override def addAll(values: IterableOnce[Any]): Unit = elements ++= taken(values)
   override def update(values: IterableOnce[Any]): Unit = elements = taken(values)
 
-  // Each value at once: an iterator may give the same object again with another content.
+  // Each value is encoded immediately: an iterator may return the same object again with another
+  // content.
   private def taken(values: IterableOnce[Any]): Vector[Any] =
     values.iterator.map(format.fromObject).toVector
 

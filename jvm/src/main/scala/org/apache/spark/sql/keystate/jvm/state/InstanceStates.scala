@@ -38,7 +38,7 @@ private[keystate] final case class JvmOperatorStateSpec(
 
 private[keystate] object JvmOperatorStateSpec {
 
-  /** What a function declares, which is asked on the driver. */
+  /** The operator states that a function declares, which is asked on the driver. */
   def of(function: AnyRef, keyed: KeyedStateStore): JvmOperatorStateSpec = function match {
     case _: CheckpointedFunction with ListCheckpointed[_] =>
       throw KeystateErrors.declaration(
@@ -95,7 +95,7 @@ private final class OperatorStateDiscovery(keyed: KeyedStateStore)
 /** The operator states of one instance of a JVM function, of an operator or of a source.
   *
   * @param restored
-  *   what the instance begins with
+  *   the state that the instance begins with
   * @param rawKeyed
   *   the raw keyed state that it begins with; None without keys
   */
@@ -133,7 +133,7 @@ private[keystate] final class InstanceStates(
   override def getRawKeyedStateInputs: Iterable[KeyGroupStatePartitionStreamProvider] =
     rawInputs.getOrElse(throw KeystateErrors.rawStateWithoutKeys()).all
 
-  /** Keeps what the lists have, and returns what makes them so again. */
+  /** Saves the lists' content, and returns a function that restores it. */
   def keep(): () => Unit = {
     val kept = states.values.map(_.keep()).toList
     () => kept.foreach(_())
@@ -154,8 +154,8 @@ private[keystate] final class InstanceStates(
     case _ =>
   }
 
-  /** What an instance would be restored with, and the raw streams by key group. Restored states that
-    * the function did not ask for stay as the subtask had them.
+  /** The state that an instance would restore, and the raw streams by key group. Restored states
+    * that the function did not get stay unchanged.
     *
     * @param batch
     *   the micro-batch that the snapshot ends

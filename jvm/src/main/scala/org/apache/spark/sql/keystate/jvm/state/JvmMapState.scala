@@ -10,7 +10,7 @@ import org.apache.spark.sql.keystate.spec.StateSpec
 import org.apache.spark.sql.keystate.state.MapKeyCodec
 
 /** Map and sorted map state: one stored entry for each user key. Iterators are lazy: before the map
-  * changes, what they have not yet returned is read.
+  * changes, their remaining entries are read.
   */
 private[keystate] final class JvmMapState(
     spec: StateSpec,

@@ -8,12 +8,11 @@ import org.apache.spark.sql.keystate.operator.OperatorTaskContext
 
 /** Keeps a JVM function's instance and its subtask's operator state together.
   *
-  * What an instance holds in its fields is state too. So each snapshot gets its own tag, which is
-  * stored with it. The instance serves the next task only if that task begins with this very
-  * snapshot.
+  * An instance's fields are state too. So each snapshot gets its own tag, which is stored with it.
+  * The instance serves the next task only if that task begins with this very snapshot.
   *
-  * With a union list it serves no other task: one that began anew alone, after a failure, would take
-  * over the elements of all subtasks while the other instances went on with theirs.
+  * With a union list it serves no other task: if only one instance restarted after a failure, it
+  * would take over the elements of all subtasks while the other instances kept theirs.
   */
 private[keystate] final class JvmOperatorState(
     function: AnyRef,
@@ -32,7 +31,7 @@ private[keystate] final class JvmOperatorState(
 
   private val isOfOneTask = declared.unions.nonEmpty
 
-  // What an instance is restored with was committed. Nobody else is told of it.
+  // The restored state of an instance was committed. Only listeners learn of it.
   private var snapshotOf = states.getRestoredCheckpointId.filter(_ => isOfOneTask)
 
   /** Gives the function the restored state of its subtask. */
@@ -41,11 +40,12 @@ private[keystate] final class JvmOperatorState(
   /** Keeps its lists, and returns what makes them so again. Fields of the instance it does not keep. */
   def keep(): () => Unit = states.keep()
 
-  /** Whether a task begins with the state that this instance has. */
+  /** Whether a task begins with this instance's state. */
   def goesOn(context: OperatorTaskContext): Boolean =
     !isOfOneTask && context.operatorState.get.tag == tag
 
-  /** Tells the function that its last micro-batch was committed: the next one has begun. */
+  /** Notifies the function that its last micro-batch was committed, because the next one has begun.
+    */
   def begin(context: OperatorTaskContext): Unit =
     snapshotOf.filter(_ < context.batch.id).foreach { batch =>
       snapshotOf = None
@@ -55,7 +55,7 @@ private[keystate] final class JvmOperatorState(
       }
     }
 
-  /** Stores what an instance would be restored with. */
+  /** Stores the state that an instance would restore. */
   def snapshot(context: OperatorTaskContext): Unit = {
     val batch = context.batch.id
     val (state, rawKeyed) = states.snapshot(batch, context.batch.processingTime.get)

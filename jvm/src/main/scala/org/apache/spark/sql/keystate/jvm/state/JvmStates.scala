@@ -32,16 +32,16 @@ private[keystate] abstract class JvmState(spec: StateSpec, index: Int, cursor: C
   private def touch(entry: Array[Byte]): Unit = store.touch(cursor.group, entry, time)
 }
 
-/** A state that can tell how a value is read once it was written. */
+/** A state that can return a value as a read after the write would. */
 trait CopiesValues {
 
   /** A copy that nobody else has, or the value itself if it can't be changed. */
   def copyOf(value: Any): Any
 }
 
-/** Value state. Until the next element it keeps what it read or wrote: the object, if that can't be
-  * changed, else its bytes, of which each read makes an object. So what the function does to an
-  * object changes no state.
+/** Value state. Until the next element it keeps the last read or written value: the object, if that
+  * can't be changed, else its bytes, from which each read makes an object. So changing an object
+  * changes no state.
   */
 private[keystate] final class JvmValueState(
     spec: StateSpec,
@@ -165,7 +165,8 @@ private[keystate] final class JvmListState(
 
   override def addAll(values: IterableOnce[Any]): Unit = append(encoded(values))
 
-  // Each value at once: an iterator may give the same object again with another content.
+  // Each value is encoded immediately: an iterator may return the same object again with another
+  // content.
   private def encoded(values: IterableOnce[Any]): Array[Any] = {
     check()
     KeystateErrors.inState(spec.name, spec.describe)(values.iterator.map(codec.field).toArray[Any])

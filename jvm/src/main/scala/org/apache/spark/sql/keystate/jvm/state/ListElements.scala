@@ -47,7 +47,7 @@ private[keystate] final class ListElements(encoder: ExpressionEncoder[Any]) {
 
 private[keystate] object ListElements {
 
-  /** The list's name among those of operator state. */
+  /** The list's name in the operator state. */
   val Name = "$list"
 
   /** The encoder of a function's elements, by the type that its class gives the trait. */

@@ -34,7 +34,7 @@ private[state] final class RawOutput extends OperatorStateCheckpointOutputStream
 
 private[state] object RawOutput {
 
-  /** The list's name among those of operator state. */
+  /** The list's name in the operator state. */
   val Name = "$raw"
 
   def decode(elements: Seq[String]): Seq[StatePartitionStreamProvider] = elements.map { element =>
@@ -45,8 +45,8 @@ private[state] object RawOutput {
   }
 }
 
-/** The raw keyed streams that an instance is restored with, by ascending group. They are read as they
-  * are asked for, while `initializeState` lasts.
+/** The raw keyed streams that an instance restores, by ascending group. They are read on demand,
+  * during `initializeState`.
   */
 private[state] final class RawKeyedInputs(state: RawKeyedState) {
   private var open = true

@@ -2,14 +2,14 @@ package org.apache.spark.sql.keystate.jvm.testing
 
 import org.apache.spark.sql.types.StructType
 
-/** What an operator in a test has when a micro-batch has ended. Can be serialised.
+/** The content of an operator in a test after a micro-batch. Can be serialised.
   *
   * @param keyOfStates
   *   the key columns of states and timers; None if there were none
   * @param batch
   *   the number of that micro-batch
   * @param staticsRead
-  *   what is noted of the inputs that are no streams; see
+  *   the record of the inputs that are no streams; see
   *   [[org.apache.spark.sql.keystate.operator.StaticInputs]]
   * @param watermark
   *   in ms, as is `clock`

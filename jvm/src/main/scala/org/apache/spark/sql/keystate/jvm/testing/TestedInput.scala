@@ -43,9 +43,9 @@ final class TestedInput[IN](elements: TypeInformation[IN]) {
   /** Elements as rows of the stream.
     *
     * @param timestamp
-    *   their event time, in ms; None: what is in their column
+    *   their event time, in ms; None: the value of their column
     * @param plans
-    *   one of them tells which column has the event time
+    *   one of them shows which column has the event time
     */
   private[testing] def rows(
       elements: Seq[IN],
@@ -59,10 +59,10 @@ final class TestedInput[IN](elements: TypeInformation[IN]) {
     }
   }
 
-  /** The rows that a plan makes of those of streams.
+  /** The rows that a plan computes from the rows of streams.
     *
     * @param order
-    *   what they are sorted by
+    *   their sort order
     * @param fed
     *   the rows of each stream
     */
@@ -91,7 +91,7 @@ final class TestedInput[IN](elements: TypeInformation[IN]) {
     }
     (withoutRenames(filled), order) match {
       case (local: LocalRelation, Nil) =>
-        local.data // without a job of Spark, which takes longer than the rest
+        local.data // without a Spark job, which takes longer than the rest
       case (_, Nil) => collected(filled)
       case _ => collected(Sort(order, global = true, filled))
     }

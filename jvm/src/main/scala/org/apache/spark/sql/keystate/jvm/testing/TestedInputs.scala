@@ -3,15 +3,15 @@ package org.apache.spark.sql.keystate.jvm.testing
 import org.apache.spark.sql.keystate.operator.InputRole
 import org.apache.spark.sql.keystate.plan.KeyedProcess
 
-/** Which inputs the operator of a harness has.
+/** The inputs that the operator of a harness has.
   *
   * @param told
-  *   how messages call it
+  *   their name in messages
   */
 sealed abstract class TestedInputs(val told: String) {
   private[testing] def are(process: KeyedProcess): Boolean
 
-  /** Whether the operator has a second stream, which is for one of these. */
+  /** Whether the operator has a second stream, with one of these roles. */
   protected def second(process: KeyedProcess, roles: InputRole*): Boolean =
     process.left.isStreaming && process.right.isStreaming &&
       process.second.exists(input => roles.contains(input.role))
@@ -19,7 +19,7 @@ sealed abstract class TestedInputs(val told: String) {
 
 object TestedInputs {
 
-  /** One stream. What the test has in Datasets of a batch may be a second input. */
+  /** One stream. A test's batch Datasets may be a second input. */
   case object One extends TestedInputs("one input") {
     private[testing] override def are(process: KeyedProcess): Boolean =
       process.second.isEmpty || process.left.isStreaming != process.right.isStreaming
@@ -31,7 +31,7 @@ object TestedInputs {
       second(process, InputRole.Connected, InputRole.Merged)
   }
 
-  /** A stream, and one that is broadcast. */
+  /** A stream, and a broadcast stream. */
   case object Broadcast extends TestedInputs("an input and one that is broadcast") {
     private[testing] override def are(process: KeyedProcess): Boolean =
       second(process, InputRole.Broadcast)

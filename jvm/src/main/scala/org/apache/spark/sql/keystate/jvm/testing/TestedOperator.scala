@@ -33,11 +33,11 @@ import org.apache.spark.sql.keystate.operator.{
 import org.apache.spark.sql.keystate.plan.{KeyedProcess, KeyedProcessStrategy}
 import org.apache.spark.sql.keystate.spec.{SchemaEvolution, SystemColumnFamilies}
 
-/** The operator that a function makes of Datasets, with all of its subtasks, without a query. Each
+/** An operator that a function makes of Datasets, with all of its subtasks, without a query. Each
   * call that processes something is a micro-batch. It keeps in memory what a query stores.
   *
   * @param kind
-  *   which inputs the operator must have
+  *   the inputs that the operator must have
   * @param inputs
   *   the streams of the test's elements
   * @param build
@@ -57,7 +57,7 @@ final class TestedOperator[OUT](
   private var process: KeyedProcess = _
   private var read: FunctionInputs = _
   private var static: Option[SecondInput] = None // the input that is a Dataset of a batch
-  private var staticsRead = Set.empty[String] // what is noted of such inputs; see StaticInputs
+  private var staticsRead = Set.empty[String] // the record of such inputs; see StaticInputs
   private var byWatermark = false
   private var outputs: Seq[(String, ExpressionEncoder.Deserializer[Any])] = _
   private var subtaskOf: Seq[InternalRow => Int] = _
@@ -117,9 +117,9 @@ final class TestedOperator[OUT](
   /** Runs a micro-batch.
     *
     * @param elements
-    *   of each input
+    *   the elements of each input
     * @param timestamp
-    *   if it is there, the event time of the elements in ms, whatever is in their column
+    *   if present, the event time of the elements in ms, instead of the value of their column
     * @return
     *   the results, each with the index of its output: 0 for the main output, then the side outputs
     */
@@ -168,8 +168,8 @@ final class TestedOperator[OUT](
     emitted.toSeq
   }
 
-  /** The rows of the function's inputs, and what is broadcast. A Dataset of a batch is read in the
-    * first micro-batch that the operator has with it; see
+  /** The rows of the function's inputs, and the broadcast rows. A batch Dataset is read in the
+    * first micro-batch in which the operator has it; see
     * [[org.apache.spark.sql.keystate.operator.StaticInputs]].
     */
   private def rowsOf(
@@ -291,8 +291,8 @@ final class TestedOperator[OUT](
   def held: HeldState =
     HeldState(groups, keyOfStates, batch, staticsRead, watermark, clock, subtasks.map(_.held))
 
-  /** Goes on from what another operator had, which may have another number of subtasks. To be called
-    * before the first micro-batch.
+  /** Continues from the state of another operator, which may have another number of subtasks. Call
+    * it before the first micro-batch.
     */
   def restore(held: HeldState): Unit = {
     if (held.maxParallelism != groups)
@@ -311,7 +311,7 @@ final class TestedOperator[OUT](
     subtasks.zipWithIndex.foreach { case (subtask, i) =>
       val range = KeyGroups.rangeOf(i, parallelism, groups)
       val names = held.subtasks.flatten.distinctBy(_.name)
-      // As after a rescale, what is no key's comes from one of the old subtasks.
+      // As after a rescale, state without a key comes from one of the old subtasks.
       val another = held.subtasks(i % held.subtasks.size)
       val families = names.map { family =>
         def entries(of: Seq[HeldFamily]) = of.filter(_.name == family.name).flatMap(_.entries)

@@ -20,10 +20,10 @@ import org.apache.spark.sql.keystate.spec.{OperatorSpec, SchemaEvolution, System
 import org.apache.spark.sql.keystate.state.{BroadcastEntries, FamilyEntries, Timers}
 import org.apache.spark.sql.keystate.store.{BackendLease, StateBackends, SubtaskScope}
 
-/** What the subtasks of a micro-batch have in common.
+/** The part that the subtasks of a micro-batch share.
   *
   * @param operatorStates
-  *   what all subtasks had when it began
+  *   the operator states of all subtasks when it began
   * @param broadcast
   *   its broadcast elements; None if nothing is broadcast
   */
@@ -37,7 +37,7 @@ private[testing] final class TestedBatch(
     val broadcast: Option[BroadcastInput]
 )
 
-/** A subtask of an operator, with a backend of its own. It does what a task does, but for the store:
+/** A subtask of an operator, with its own backend. It does the work of a task except for the store:
   * nothing is written, loaded or swept.
   */
 private[testing] final class TestedSubtask(index: Int, maxParallelism: Int, backendName: String)
@@ -51,7 +51,7 @@ private[testing] final class TestedSubtask(index: Int, maxParallelism: Int, back
   /** Runs its part of a micro-batch. The changes count once `commit` is called.
     *
     * @param rows
-    *   those of each input
+    *   the rows of each input
     */
   def run(batch: TestedBatch, rows: Seq[Seq[InternalRow]])(read: InternalRow => Unit): Unit = {
     import batch.{columns, parallelism, tasks, times}
@@ -123,7 +123,7 @@ private[testing] final class TestedSubtask(index: Int, maxParallelism: Int, back
   def count(names: Seq[String]): Long =
     names.flatMap(families.get).map(f => backend.count(f.id)).sum
 
-  /** How many timers of a domain there are. */
+  /** The number of timers of a domain. */
   def timers(domain: TimeDomain): Long =
     families.get(SystemColumnFamilies.TimersName).fold(0L) { family =>
       val ever = Some(Long.MaxValue)
@@ -167,7 +167,7 @@ private[testing] final class TestedSubtask(index: Int, maxParallelism: Int, back
     state <- Option(backend.get(family.id, group, OperatorState.StateKey))
   } yield OperatorState.fromJson(state)
 
-  /** Takes over what it is to begin with. */
+  /** Takes over its initial state. */
   def restore(held: Seq[HeldFamily]): Unit = {
     held.foreach { each =>
       val family =

@@ -20,8 +20,9 @@ import keystate.backend.BytePages
   *
   * {{{
   * table    [int64 entry][int64 the word of a plain key, the record's address of another]
-  * entry    from above: [32 bits hash, never 0][1 bit, set of a plain key][31 bits key index]; 0 if
-  * free record   [int32 length][4 bytes, so that the key is aligned][key], padded to 8 bytes
+  * entry    from above: [32 bits hash, never 0][1 bit, set of a plain key][31 bits key index];
+  *          0 if free
+  * record   [int32 length][4 bytes, so that the key is aligned][key], padded to 8 bytes
   * }}}
   */
 private[keystate] final class KeyIndexes {

@@ -31,9 +31,10 @@ import keystate.errors.KeystateErrors
   */
 private[keystate] final class BridgeCall(method: String, arguments: Seq[JValue]) {
 
-  /** The plan of what the method returns: of a Dataset its own, of another value one row with the
-    * value as JSON. The method is called each time the plan is made. One that returns no Dataset may
-    * change something; so it is called only to execute the plan, and not to learn its schema.
+  /** The plan of the method's result: a returned Dataset's own plan; for another value, one row
+    * with the value as JSON. The method is called each time the plan is made. A method that returns
+    * no Dataset may change something; so it is called only to execute the plan, and not to find its
+    * schema.
     */
   def on(bridge: AnyRef, planner: SparkConnectPlanner): LogicalPlan = {
     // The bridge has one method of each name. What all objects have is not for clients.
@@ -93,7 +94,7 @@ private[keystate] object BridgeCall {
   }))
 }
 
-/** Makes what a method takes of a client's arguments. */
+/** Converts a client's arguments to those of a method. */
 private final class BridgeArguments(planner: SparkConnectPlanner) {
   def value(argument: JValue, parameter: Class[_]): Any = argument match {
     case JString(text) => text

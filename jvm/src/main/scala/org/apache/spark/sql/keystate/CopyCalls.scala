@@ -22,10 +22,10 @@ import org.apache.spark.sql.keystate.savepoint.{
 private[keystate] trait CopyCalls {
   protected def checkpoints: SessionCheckpoints
 
-  /** Copies what a query needs to go on. Returns the last micro-batch in the copy.
+  /** Copies the files that a query needs to go on. Returns the last micro-batch in the copy.
     *
     * @param version
-    *   of the state; a negative number for the last one that is committed
+    *   the version of the state; a negative number for the last committed one
     * @param byReference
     *   whether run files are shared and not copied
     */
@@ -41,7 +41,7 @@ private[keystate] trait CopyCalls {
   def savepoints(checkpoint: String): String =
     new SavepointList(checkpoints.place(checkpoint), checkpoints.conf).run()
 
-  /** Those of them that are in one folder with a savepoint, which may be gone. */
+  /** The savepoints that are in one folder with a savepoint, which may be gone. */
   def savepointsBeside(checkpoint: String, savepoint: String): String =
     new SavepointList(checkpoints.place(checkpoint), checkpoints.conf)
       .run(Some(checkpoints.place(savepoint).getParent))
@@ -50,7 +50,7 @@ private[keystate] trait CopyCalls {
   def fork(checkpoint: String, path: String, version: Long): Long =
     checkpoints.reading(checkpoint)(forkAt(path).make(_, numbered(version)))
 
-  /** Keeps what the micro-batches of a checkpoint began with, for its fork.
+  /** Keeps the inputs of a checkpoint's micro-batches, for its fork.
     *
     * @param sameKeys
     *   as for `edit`; empty if the fork was not edited
@@ -116,11 +116,12 @@ private[keystate] trait CopyCalls {
     CheckpointOwner.moved(root, CheckpointFiles.create(root, checkpoints.conf)).getOrElse("")
   }
 
-  /** Deletes a checkpoint, but for what savepoints need. Returns how many run files stay.
+  /** Deletes a checkpoint, except for files that savepoints need. Returns how many run files stay.
     *
     * @param original
-    *   of a savepoint that is gone already: what it was made from, which still keeps its files. Else
-    *   empty
+    *   for a savepoint that is gone already: the checkpoint that it was made from, which still
+    *   keeps
+    *   its files. Else empty
     */
   def deleteCheckpoint(checkpoint: String, original: String): Int = {
     val root = checkpoints.stopped(checkpoint)
@@ -157,14 +158,14 @@ private[keystate] trait CopyCalls {
       fs.delete(root, true): Unit
   }
 
-  /** Makes a checkpoint for a new query of DataFrames.
+  /** Makes a checkpoint for a new query from DataFrames.
     *
     * @param operators
     *   JSON of the operators; the lists that follow have an element for each of them
     * @param streams
-    *   streams with the key columns, which have no rows
+    *   streams with the key columns, without rows
     * @param states
-    *   the rows of states, with the columns that `StateEncoder` tells
+    *   the rows of states, with the columns of `StateEncoder`
     * @param sources
     *   how many sources the query will have
     */
@@ -187,12 +188,12 @@ private[keystate] trait CopyCalls {
     * @param operators
     *   JSON of the operators that are written; the other parameters are as for `create`
     * @param copied
-    *   the operators that are copied as they are; `copies` has their numbers in the copy
+    *   the operators that are copied unchanged; `copies` has their numbers in the copy
     * @param kind
-    *   `copy`; `fork` for a [[Fork]]; `successor` for one that takes the checkpoint's place, see
+    *   `copy`; `fork` for a [[Fork]]; `successor` for one that replaces the checkpoint, see
     *   [[Promotion]]
     * @param sameKeys
-    *   the operators whose keys are as they were, and their numbers in the copy: pairs in JSON
+    *   the operators with unchanged keys, and their numbers in the copy: pairs in JSON
     */
   def edit(
       checkpoint: String,

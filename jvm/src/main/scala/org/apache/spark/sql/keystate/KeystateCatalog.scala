@@ -11,8 +11,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap
 import keystate.errors.{ErrorCode, KeystateErrors, KeystateException}
 import org.apache.spark.sql.keystate.table.{AsOf, CheckpointTables}
 
-/** Set as `spark.sql.catalog.keystate`: the states of a checkpoint as tables that can only be read,
-  * as in {{{SELECT * FROM keystate.`/path/of/checkpoint`.total VERSION AS OF 41}}}
+/** Set as `spark.sql.catalog.keystate`: the states of a checkpoint as read-only tables, as in
+  * {{{SELECT * FROM keystate.`/path/of/checkpoint`.total VERSION AS OF 41}}}
   */
 class KeystateCatalog extends TableCatalog {
   private var catalog = ""
@@ -79,7 +79,7 @@ class KeystateCatalog extends TableCatalog {
 
   private def refused(what: String): Nothing = explained(throw KeystateErrors.readOnly(what))
 
-  /** Errors as Spark has them for what is wrong with a query: so Python shows no more of them. */
+  /** Spark's own errors for invalid queries: so Python shows only these. */
   private def explained[T](body: => T): T =
     try body
     catch {

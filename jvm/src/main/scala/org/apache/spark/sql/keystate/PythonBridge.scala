@@ -62,16 +62,16 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     * @param inputs
     *   the DataFrames; the two lists that follow have an element for each of them
     * @param keys
-    *   the key columns: resolved names, or expressions over one row; none of rows without keys, and
-    *   of rows that are broadcast
+    *   the key columns: resolved names, or expressions over one row; none for rows without keys and
+    *   for broadcast rows
     * @param orders
-    *   what the rows of a key are sorted by; none if in no order
+    *   the sort order of a key's rows; empty for no order
     * @param role
-    *   the name of the [[InputRole]] of the second DataFrame; empty if there is one
+    *   the name of the [[InputRole]] of the second DataFrame; empty if there is only one
     * @param function
     *   a map-in-arrow Python function
     * @param outputSchema
-    *   JSON of the schema of the rows that the function emits
+    *   JSON of the schema of the function's results
     * @param spec
     *   JSON of the operator, see [[OperatorSpec]]
     */
@@ -210,7 +210,7 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
       .toDF(session)
   }
 
-  /** As `diff`, of operators that have other numbers in the two: in JSON a list of pairs. */
+  /** Like `diff`, for operators with different numbers in the two: in JSON a list of pairs. */
   def diffOperators(before: String, after: String, operators: String): String = {
     val pairs = numbers(operators).toSeq.sorted
     checkpoints.reading(before) { left =>
@@ -229,9 +229,7 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
       compact(render(new StoredOperatorState(opened, operator, batch).operatorState))
     }
 
-  /** A state, or the timers, of an operator in a version, as the table that [[KeystateCatalog]] has
-    * of it.
-    */
+  /** A state, or the timers, of an operator in a version, as the table in [[KeystateCatalog]]. */
   def state(checkpoint: String, operator: Long, version: Long, state: String): DataFrame = {
     val tables = new CheckpointTables(checkpoints.conf, checkpoint, Some(s"$operator"))
     val table = tables.table(state, AsOf.Version(version))
@@ -239,12 +237,12 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     ClassicDataset.ofRows(session, DataSourceV2Relation.create(table, None, None, options))
   }
 
-  /** Makes a checkpoint by which a query of these rows reads a micro-batch's input again.
+  /** Makes a checkpoint with which a query of these rows reads a micro-batch's input again.
     *
     * @param target
-    *   a folder that is there and empty
+    *   an existing, empty folder
     * @return
-    *   the rows, whose sources fail where some are gone
+    *   the rows, whose sources fail if some rows are gone
     */
   def batchInput(checkpoint: String, batch: Long, rows: Dataset[_], target: String): DataFrame = {
     val plan = planOf(rows)

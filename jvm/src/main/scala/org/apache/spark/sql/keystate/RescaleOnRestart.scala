@@ -9,8 +9,8 @@ import org.apache.spark.sql.keystate.metrics.QuerySources
 import org.apache.spark.sql.keystate.rescale.RestartListener
 import org.apache.spark.sql.keystate.ui.KeystateTab
 
-/** Takes ownership of a checkpoint when its query starts, rescales it, adds Keystate's tab to Spark's
-  * web UI, and tells Spark's metrics system what the query's progress tells. Set as one of
+/** Takes ownership of a checkpoint when its query starts, rescales it, adds Keystate's tab to
+  * Spark's web UI, and reports the query's progress to Spark's metrics system. Set as one of
   * `spark.sql.streaming.streamingQueryListeners`. Spark makes it by its class name.
   */
 class RescaleOnRestart extends RestartListener {

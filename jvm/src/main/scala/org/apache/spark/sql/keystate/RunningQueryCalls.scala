@@ -16,18 +16,18 @@ import org.apache.spark.sql.keystate.shim.RealTimeMode
 private[keystate] trait RunningQueryCalls {
   protected def checkpoints: SessionCheckpoints
 
-  /** Throws what the start of a running query failed with. The query itself ends with that only when
-    * its next micro-batch begins.
+  /** Throws the error of a running query's start. The query itself fails with it only when its next
+    * micro-batch begins.
     */
   def checkStart(query: String): Unit = checkpoints.activeQuery(query).foreach { started =>
     CheckpointOwner.check(new Path(started.resolvedCheckpointRoot))
   }
 
-  /** Where the checkpoint of a running query is; empty if it does not run. */
+  /** The checkpoint of a running query; empty if it does not run. */
   def checkpointOf(query: String): String =
     checkpoints.activeQuery(query).fold("")(_.resolvedCheckpointRoot)
 
-  /** Whether two names of checkpoints are of one place. */
+  /** Whether two names of checkpoints mean one place. */
   def isSamePlace(one: String, other: String): Boolean =
     CheckpointFiles.isSamePlace(checkpoints.place(one), checkpoints.place(other))
 
@@ -39,7 +39,9 @@ private[keystate] trait RunningQueryCalls {
 
   def letGo(checkpoint: String): Unit = StopAfterBatch.letGo(checkpoint)
 
-  /** When this JVM is told to end, a query ends before, at the end of its micro-batch. */
+  /** Makes a query end at the end of its micro-batch when this JVM is asked to end, before the JVM
+    * ends.
+    */
   def stopAtShutdown(query: String, graceMillis: Long): Unit =
     new StopAtShutdown(() => checkpoints.activeQuery(query), graceMillis).register()
 
@@ -47,8 +49,9 @@ private[keystate] trait RunningQueryCalls {
   def isRealTime(query: String): Boolean =
     checkpoints.activeQuery(query).exists(started => RealTimeMode.isTrigger(started.trigger))
 
-  /** Lets a query of this driver begin no micro-batch after this one; with a negative number any.
-    * Returns false where Spark's logs are not written by Keystate, and so nothing comes of it.
+  /** Lets a query of this driver begin no micro-batch after this one; a negative number removes the
+    * limit. Returns false if Keystate does not write Spark's logs, because the limit then has no
+    * effect.
     */
   def limitBatches(checkpoint: String, last: Long): Boolean = {
     CheckpointOwner.limit(checkpoints.place(checkpoint), numbered(last))
@@ -74,7 +77,8 @@ private[keystate] trait RunningQueryCalls {
     finally CheckpointOwner.release(root, run)
   }
 
-  // How another process asks an elastic query for other partitions: see RescaleRequests.
+  // Starts or ends accepting requests of other processes for another number of partitions of an
+  // elastic query: see RescaleRequests.
 
   def listenForRescales(checkpoint: String, isOn: Boolean): Unit = requests(checkpoint).listen(isOn)
 
@@ -85,7 +89,7 @@ private[keystate] trait RunningQueryCalls {
   def answerRescale(checkpoint: String, id: String, answer: String): Unit =
     requests(checkpoint).answer(id, answer)
 
-  /** Whether who asked still waits. */
+  /** Whether the requester still waits. */
   def isRescaleWanted(checkpoint: String, id: String): Boolean = requests(checkpoint).isWanted(id)
 
   /** The request's id; empty if nobody listens. */

@@ -54,7 +54,7 @@ private[keystate] final class SessionCheckpoints(val session: ClassicSparkSessio
 
 private[keystate] object SessionCheckpoints {
 
-  /** What operators' numbers become, from a list of pairs in JSON. */
+  /** Old and new numbers of operators, from a list of pairs in JSON. */
   def numbers(json: String): Map[Long, Long] = {
     implicit val formats: Formats = DefaultFormats
     parse(json).extract[List[List[Long]]].map(of => of(0) -> of(1)).toMap

@@ -10,8 +10,8 @@ private[keystate] object WorkerPython {
   private def command: String =
     sys.env.getOrElse("PYSPARK_PYTHON", sys.env.getOrElse("PYSPARK_DRIVER_PYTHON", "python3"))
 
-  /** Its version, as in `3.11`; none if it does not run on this machine. Executors are told to use
-    * the same command.
+  /** Its version, such as `3.11`; none if it does not run on this machine. Executors use the same
+    * command.
     */
   lazy val version: Option[String] = {
     val script = "import sys; print('%d.%d' % sys.version_info[:2])"

@@ -1,8 +1,8 @@
 package org.apache.spark.sql.keystate.shim
 
-/** What differs in the runner of Python functions of Spark before 4.3. */
+/** The differences in the runner of Python functions before Spark 4.3. */
 private[keystate] object PythonShim {
 
-  /** What tells a runner which process a worker is. */
+  /** Identifies a worker's process to a runner. */
   type WorkerHandle = Int
 }

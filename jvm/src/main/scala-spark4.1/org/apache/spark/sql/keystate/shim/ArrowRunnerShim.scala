@@ -9,7 +9,7 @@ import org.apache.spark.sql.execution.python.{BaseArrowPythonRunner, PythonUDFRu
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** Spark 4.1's runner of a Python function that takes and gives Arrow batches. Relies on its
+/** Spark 4.1's runner of a Python function that takes and returns Arrow batches. Relies on its
   * parameters, and on `unloader`, which makes messages of `root`.
   */
 private[keystate] abstract class ArrowRunnerShim(

@@ -9,8 +9,9 @@ import org.apache.spark.sql.execution.arrow.ArrowWriter
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.ArrowUtils
 
-/** Arrow columns of Spark's types, and Spark 4.1's writers of them. Their class is private to Spark's own package, but what is
-  * in it is not. So it is not named here, and the compiler finds out which one it is.
+/** Arrow columns of Spark's types, and Spark 4.1's writers of them. The writers' class is private
+  * to Spark's own package, but its members are not. So this code does not name the class, and the
+  * compiler infers it.
   */
 private[keystate] object ArrowWriters {
   final class Making[W](val of: ValueVector => W) {

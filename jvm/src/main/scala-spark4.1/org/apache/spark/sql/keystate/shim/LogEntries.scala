@@ -33,7 +33,7 @@ private[keystate] object LogEntries {
 
   def metadata(entry: Offsets): Option[Metadata] = entry.metadata
 
-  /** What was read of a source. */
+  /** The position in a source. */
   def offset(entry: Offsets, source: Int): Option[Offset] = entry.offsets.lift(source).flatten
 
   def withoutOffsets(entry: Offsets, sources: Int): Offsets =

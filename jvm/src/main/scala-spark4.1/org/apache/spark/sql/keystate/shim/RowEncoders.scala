@@ -7,8 +7,8 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.unsafe.Platform
 
-/** What differs in the encoders of Spark 4.1's RocksDB provider, by which the state of Spark's own
-  * operators is stored.
+/** The differences in the encoders of Spark 4.1's RocksDB provider, which store the state of
+  * Spark's own operators.
   */
 private[keystate] object RowEncoders {
 

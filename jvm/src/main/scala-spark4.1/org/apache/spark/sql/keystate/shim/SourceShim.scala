@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.shim
 
 import org.apache.spark.sql.execution.python.streaming.PythonStreamingSourceRunner
 
-/** Asks a source's Python process. Spark 4.1 tells `latestOffset` nothing, so what is asked is told
-  * by a `commit` before.
+/** Asks a source's Python process. Spark 4.1 passes nothing to `latestOffset`, so a `commit` before
+  * it passes the request.
   */
 private[keystate] object SourceShim {
   def ask(runner: PythonStreamingSourceRunner, request: String): String = {

@@ -7,8 +7,8 @@ import org.apache.spark.sql.execution.streaming.state.{
 /** Reads lists of values in stores of Spark's own providers. */
 private[keystate] object SparkLists {
 
-  /** All values of a family, those of a key one after the other. Relies on Spark 4.1's `iterator`
-    * to give each key once, with the first of its values.
+  /** All values of a family, grouped by key. Relies on Spark 4.1's `iterator` to return each key
+    * once, with the first of its values.
     */
   def entries(store: StateStore, family: String): StateStoreIterator[UnsafeRowPair] = {
     val firsts = store.iterator(family)

@@ -10,9 +10,9 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
 import org.apache.spark.sql.execution.streaming.state.KeyStateEncoderSpec
 import org.apache.spark.sql.types.StructType
 
-/** What the keys in the state of Spark 4.1's own operators hold. Spark 4.1 has nothing that tells
-  * it, so this relies on the names of its operators, stores and column families, and on the columns
-  * that each puts before or behind those by which its rows are shuffled.
+/** The columns of the keys in the state of Spark 4.1's own operators. Spark 4.1 does not describe
+  * them, so this relies on the names of its operators, stores and column families, and on the
+  * columns that each adds before or after those by which its rows are shuffled.
   */
 private[keystate] object StateKeys {
   private val SessionWindow = "sessionWindowStateStoreSaveExec"
@@ -28,10 +28,10 @@ private[keystate] object StateKeys {
   /** The columns by which Spark shuffles, of all columns of a key. */
   def withoutTime[T](spec: KeyStateEncoderSpec, columns: Seq[T]): Seq[T] = columns
 
-  /** The hash by which Spark shuffles a key's rows, computed from the key as the state has it.
+  /** The hash by which Spark shuffles a key's rows, computed from the key in the state.
     *
     * @param joinFormat
-    *   of the state of a stream-stream join
+    *   the format of a stream-stream join's state
     * @param variable
     *   the state of transformWithState that the family belongs to
     */

@@ -2,7 +2,9 @@ package org.apache.spark.sql.keystate.shim
 
 import org.apache.spark.TaskContext
 
-/** Spark 4.1 tells why a task has failed only to a listener, at once if it is added afterwards. */
+/** Spark 4.1 reports why a task has failed only to a listener, and immediately if it is added
+  * afterwards.
+  */
 private[keystate] object TaskShim {
 
   /** Why a task has failed; None if it has not. */

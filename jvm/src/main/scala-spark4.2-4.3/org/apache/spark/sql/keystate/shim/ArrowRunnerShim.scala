@@ -11,8 +11,8 @@ import org.apache.spark.sql.execution.python.{BaseArrowPythonRunner, PythonUDFRu
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.vectorized.ColumnarBatch
 
-/** Spark's runner of a Python function that takes and gives Arrow batches, as it is from 4.2 on.
-  * Relies on its parameters, and on `runnerConf`, the settings that a worker gets.
+/** Spark's runner of a Python function that takes and returns Arrow batches, from 4.2 on. Relies on
+  * its parameters, and on `runnerConf`, the settings that a worker gets.
   */
 private[keystate] abstract class ArrowRunnerShim(
     functions: Seq[(ChainedPythonFunctions, Long)],

@@ -17,7 +17,7 @@ private[keystate] object LogEntries {
   type Metadata = OffsetSeqMetadataBase
   type Commit = CommitMetadataBase
 
-  /** The newest version of the offset log, in which a line names its source. */
+  /** The newest version of the offset log, in which each line names its source. */
   final val OffsetVersion = 2
 
   /** An entry of version 2. */
@@ -42,7 +42,7 @@ private[keystate] object LogEntries {
 
   def metadata(entry: Offsets): Option[Metadata] = entry.metadataOpt
 
-  /** What was read of a source. None where sources have names. */
+  /** The position in a source. None if sources have names. */
   def offset(entry: Offsets, source: Int): Option[Offset] = entry match {
     case v1: OffsetSeq => v1.offsets.lift(source).flatten
     case _ => None

@@ -3,8 +3,8 @@ package org.apache.spark.sql.keystate.shim
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 
-/** What differs in the encoders of Spark's RocksDB provider, by which the state of Spark's own
-  * operators is stored, from 4.2 on.
+/** The differences in the encoders of Spark's RocksDB provider, which store the state of Spark's
+  * own operators, from 4.2 on.
   */
 private[keystate] object RowEncoders {
   type Values = RocksDBValueStateEncoder

@@ -7,7 +7,7 @@ import org.apache.spark.sql.execution.streaming.state.{
 /** Reads lists of values in stores of Spark's own providers. */
 private[keystate] object SparkLists {
 
-  /** All values of a family, those of a key one after the other. */
+  /** All values of a family, grouped by key. */
   def entries(store: StateStore, family: String): StateStoreIterator[UnsafeRowPair] =
     store.iteratorWithMultiValues(family)
 }

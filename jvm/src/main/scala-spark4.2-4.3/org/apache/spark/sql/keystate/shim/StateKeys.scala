@@ -14,7 +14,8 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.transformwith
 import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.types.StructType
 
-/** What the keys in the state of Spark's own operators hold, which Spark itself tells from 4.2 on.
+/** The columns of the keys in the state of Spark's own operators, which Spark itself describes from
+  * 4.2 on.
   */
 private[keystate] object StateKeys {
 
@@ -27,10 +28,10 @@ private[keystate] object StateKeys {
     case _ => columns
   }
 
-  /** The hash by which Spark shuffles a key's rows, computed from the key as the state has it.
+  /** The hash by which Spark shuffles a key's rows, computed from the key in the state.
     *
     * @param joinFormat
-    *   of the state of a stream-stream join
+    *   the format of a stream-stream join's state
     * @param variable
     *   the state of transformWithState that the family belongs to
     */

@@ -6,6 +6,6 @@ import org.apache.spark.sql.execution.ColumnarRule
 private[keystate] object SparkLine {
   val Name: String = "4.2"
 
-  /** What only this line needs. */
+  /** The additions for this Spark line only. */
   val Rules: Seq[ColumnarRule] = Nil
 }

@@ -2,9 +2,9 @@ package org.apache.spark.sql.keystate.shim
 
 import org.apache.spark.api.python.PythonWorkerHandle
 
-/** What differs in Spark 4.3's runner of Python functions. */
+/** The differences in Spark 4.3's runner of Python functions. */
 private[keystate] object PythonShim {
 
-  /** What tells a runner which process a worker is. */
+  /** Identifies a worker's process to a runner. */
   type WorkerHandle = PythonWorkerHandle
 }

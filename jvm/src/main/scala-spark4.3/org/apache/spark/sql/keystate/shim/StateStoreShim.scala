@@ -6,9 +6,9 @@ import org.apache.spark.sql.types.StructType
 /** Spark 4.3's `StateStore`, with the methods that Spark 4.2's does not have. */
 private[keystate] trait StateStoreShim extends StateStore {
 
-  /** Relies on Spark's `statestore` reader calling this for the families that it reads, with what it
-    * gives to `createColFamilyIfAbsent` when it writes. For Keystate the two are the same: a family
-    * that is there is not created again.
+  /** Relies on Spark's `statestore` reader calling this for the families that it reads, with the
+    * arguments of `createColFamilyIfAbsent` when it writes. For Keystate the two are the same: an
+    * existing family is not created again.
     */
   override def registerColFamily(
       name: String,

@@ -13,9 +13,9 @@ import org.apache.spark.sql.keystate.savepoint.{
   CheckpointDeletion, CheckpointDraft, CopyIdentity, Savepoint
 }
 
-/** A copy of a checkpoint for a query that runs beside the one of the original, on the same input. It
-  * has an id of its own, for Spark runs one query of an id at a time; and a file that tells forks from
-  * checkpoints that somebody needs.
+/** A copy of a checkpoint for a query that runs next to the original's query, on the same input. It
+  * has its own id, because Spark runs one query of an id at a time; and a file that distinguishes
+  * forks from checkpoints that somebody needs.
   */
 private[keystate] final class Fork(root: Path, conf: Configuration) {
   private val files = CheckpointFiles.create(root, conf)
@@ -32,12 +32,12 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
     }
   }
 
-  /** Keeps what the original began micro-batches with, to begin the same ones later, and which keys
-    * they forgot. The original is done with them. What its sources keep replaces what those of the
-    * fork do: it has all that both have in common.
+  /** Keeps the inputs of the original's micro-batches, to run the same ones later, and the keys
+    * that they forgot. The original no longer needs them. The files of its sources replace those of
+    * the fork: they contain everything that both have in common.
     *
     * @param operators
-    *   the operators whose keys are in the fork as they were, and their numbers there
+    *   the operators whose keys are unchanged in the fork, and their numbers there
     */
   def keepBatches(
       original: QueryCheckpoint,
@@ -75,7 +75,7 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
       if (!(isOwn || asSuccessor && isBeside)) throw KeystateErrors.notAFork(s"$root")
       new CheckpointDeletion(root, conf).run()
     }
-    // What a process wrote that died before it gave the folder its name.
+    // The files of a process that died before it renamed the folder.
     val cutOff = CheckpointDraft.nameOf(root)
     try
       fs.listStatus(root.getParent, (path: Path) => cutOff.matches(path.getName))
@@ -92,15 +92,15 @@ private[keystate] final class Fork(root: Path, conf: Configuration) {
     fs.exists(root) && fs.listStatus(root).nonEmpty
   }
 
-  /** Whether it was made here for a query beside the original, or never came to be whole. */
+  /** Whether it was made here for a query next to the original, or never became complete. */
   private def isOwn: Boolean =
     files.exists(CheckpointOwner.unfinished(root)) || files.exists(
       new Path(root, CopyIdentity.ForkMark)
     )
 
-  /** Whether it is a successor whose original goes on, itself or in a third place; and it has nothing
-    * but what it has of that. If the original is deleted, or another one is there by now, it may be
-    * that this one took its place.
+  /** Whether it is a successor whose original goes on, itself or in a third place, and it has only
+    * state of the original. If the original is deleted, or replaced by another one, this one may
+    * have taken its place.
     */
   private def isBeside: Boolean = CheckpointOwner.successor(root, files).exists { successor =>
     val original = new Path(successor.original)

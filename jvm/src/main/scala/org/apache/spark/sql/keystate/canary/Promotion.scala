@@ -11,23 +11,23 @@ import org.apache.spark.sql.keystate.files.{CheckpointOwner, QueryLogs}
 import org.apache.spark.sql.keystate.forget.{CarriedRequests, ForgetFiles}
 import org.apache.spark.sql.keystate.savepoint.CheckpointDraft
 
-/** Puts a changed copy of a checkpoint in its place: from then on no query starts on the original, and
-  * the error names the copy. The copy has the original's query id and micro-batches, with the pending
-  * one, so a sink that knows micro-batches by their ids gets each of them once.
+/** Replaces a checkpoint by its changed copy: from then on no query starts on the original, and the
+  * error names the copy. The copy has the original's query id and micro-batches, with the pending
+  * one, so a sink that identifies micro-batches by their ids gets each of them once.
   *
-  * The list of the original's owners decides which of the two can start ([[CheckpointOwner]]), and the
-  * last of its files is the one that counts. Whoever begins a promotion is in it; so is whoever starts
-  * the copy, as long as the original may go on again. The file that gives the copy the original's
+  * The list of the original's owners decides which of the two can start ([[CheckpointOwner]]), and
+  * the last of its files counts. Whoever begins a promotion is in it; so is whoever starts the
+  * copy, as long as the original may go on again. The file that gives the copy the original's
   * place, or takes it away again, is written only if nobody has come in between. So at every point
   * exactly one of the two can start:
-  *   - the original, until that file is there. The copy is a successor
+  *   - the original, until that file exists. The copy is a successor
   *     ([[org.apache.spark.sql.keystate.files.OwnerFiles.Successor]]) without a place, and the next
   *     promotion deletes it;
   *   - the copy from then on;
   *   - the original again, once `undo` has written that it goes on.
   *
   * @param operators
-  *   the operators whose keys are in the copy as they were, and their numbers there
+  *   the operators whose keys are unchanged in the copy, and their numbers there
   */
 private[keystate] final class Promotion(
     original: Path,
@@ -37,29 +37,29 @@ private[keystate] final class Promotion(
 ) {
   private val name = s"promotion to $copy"
 
-  /** Takes the original, until `end`, and deletes what an earlier promotion left of the copy. From now
-    * on a driver that still runs the old query can't commit.
+  /** Takes the original, until `end`, and deletes the copy of an earlier promotion. From now on a
+    * driver that still runs the old query can't commit.
     */
   def begin(): Unit = {
     CheckpointOwner.take(original, conf, name)
     new Fork(copy, conf).delete(asSuccessor = true)
   }
 
-  /** Gives the copy the place of the original, which is done with `batch`. */
+  /** Gives the copy the place of the original, whose last micro-batch is `batch`. */
   def run(batch: Long): Unit = {
     carry(original, copy, batch)
     carryRequests(batch)
     if (lastBatch(original) != batch) throw KeystateErrors.queryIsRunning(s"$original")
     CheckpointOwner.move(original, copy)
-    // Whoever asks from now on is told that the original has moved.
+    // From now on requests get the error that the original has moved.
     carryRequests(batch)
   }
 
-  /** To be called whatever became of it. */
+  /** Call it whatever the outcome. */
   def end(): Unit = CheckpointOwner.release(original, name)
 
-  /** Lets the original go on again, with the micro-batch that the copy has begun. Returns false if the
-    * copy has committed one: it is too late then.
+  /** Lets the original go on again, with the micro-batch that the copy has started. Returns false
+    * if the copy has committed one: it is too late then.
     */
   def undo(batch: Long): Boolean = {
     val back = s"return from $copy"
@@ -76,7 +76,7 @@ private[keystate] final class Promotion(
     finally CheckpointOwner.release(copy, back)
   }
 
-  /** Copies the pending micro-batch, with what the sources know of it. */
+  /** Copies the pending micro-batch, with the sources' files for it. */
   private def carry(from: Path, to: Path, batch: Long): Unit =
     QueryLogs.offsets(conf, from).get(batch + 1).foreach { entry =>
       Using.resource(new QueryCheckpoint(conf, s"$from")) { opened =>

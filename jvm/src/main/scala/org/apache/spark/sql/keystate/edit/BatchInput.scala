@@ -23,11 +23,11 @@ import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
 import org.apache.spark.sql.keystate.plan.KeyedProcess
 
 /** Makes a checkpoint in which one micro-batch of another checkpoint is pending and nothing has
-  * state. A query that starts on it, and whose plan is that before the operator, first runs this
-  * micro-batch again: with the same offsets and the same clock. Relies on how Spark restarts.
+  * state. A query that starts on it, with the plan below the operator, first runs this micro-batch
+  * again: with the same offsets and the same clock. Relies on how Spark restarts.
   *
   * @param target
-  *   a folder that is there and empty
+  *   an existing, empty folder
   */
 private[keystate] final class BatchInput(
     checkpoint: QueryCheckpoint,
@@ -51,7 +51,7 @@ private[keystate] final class BatchInput(
     }
   }
 
-  /** The files of what the sources keep, by their paths in the checkpoint. */
+  /** The files of the sources, by their paths in the checkpoint. */
   private def ofSources: Seq[String] = {
     val folder = new Path(checkpoint.root, Sources)
     checkpoint.filesBelow(folder).map(_.getPath).filterNot(_.getName.endsWith(".crc")).map { path =>
@@ -69,15 +69,15 @@ private[keystate] final class BatchInput(
     catch { case _: FileNotFoundException | _: NoSuchFileException => }
 }
 
-/** The files that Spark's file source gave to a micro-batch. Spark itself takes one that is gone for
+/** The files that Spark's file source gave to a micro-batch. Spark itself treats a missing file as
   * empty. Relies on the form of that source's offsets and of its log: a line of JSON for each file.
   */
 private object FilesOfBatch {
 
-  /** The first of them that is not there.
+  /** The first missing file.
     *
     * @param logs
-    *   a copy of what the sources keep
+    *   a copy of the sources' files
     */
   def missing(
       checkpoint: QueryCheckpoint,
@@ -112,7 +112,7 @@ private object FilesOfBatch {
     }
   }
 
-  /** The files of one entry of the log, which is in the next compacted one if it was deleted. */
+  /** The files of one entry of the log; a deleted entry is in the next compacted one. */
   private def files(fs: FileSystem, log: Path, entry: Long): Seq[String] = {
     val compacted = names(fs, log).collect {
       case s"$number.compact" if number.toLongOption.exists(_ >= entry) => number.toLong
@@ -134,10 +134,11 @@ private object FilesOfBatch {
 private[keystate] object BatchInput {
   private val Sources = "sources"
 
-  /** What sources go by that can lose rows: those of Kafka and of Delta Lake. */
+  /** The option of sources that can lose rows: those of Kafka and of Delta Lake. */
   private val FailOnDataLoss = "failOnDataLoss"
 
-  /** The plan with sources that fail where rows are gone, also those that may leave them out. */
+  /** The plan with sources that fail if rows are gone, including sources that may leave them out.
+    */
   def withoutLoss(plan: LogicalPlan): LogicalPlan = plan.transform {
     case source: StreamingRelationV2 if source.extraOptions.containsKey(FailOnDataLoss) =>
       val options = new HashMap[String, String](source.extraOptions.asCaseSensitiveMap)
@@ -146,7 +147,7 @@ private[keystate] object BatchInput {
       source.copy(extraOptions = new CaseInsensitiveStringMap(options))
   }
 
-  /** Throws if what the rows of a plan are depends on more than a micro-batch's input. */
+  /** Throws if a plan's rows depend on more than a micro-batch's input. */
   def check(plan: LogicalPlan): Unit =
     plan.collectFirst { case node if node.isStreaming && hasState(node) => node }.foreach { node =>
       throw KeystateErrors.cannotReplay(
@@ -161,7 +162,7 @@ private[keystate] object BatchInput {
     case _: Aggregate | _: Distinct | _: Deduplicate | _: DeduplicateWithinWatermark |
         _: GlobalLimit | _: FlatMapGroupsWithState | _: KeyedProcess =>
       true
-    // Of Spark's Python operators each version has others.
+    // Each version of Spark has other Python operators.
     case other =>
       Seq("TransformWithState", "FlatMapGroupsInPandasWithState").exists(other.nodeName.startsWith)
   }

@@ -13,11 +13,11 @@ import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, QueryCheckpoint
 import org.apache.spark.sql.keystate.savepoint.{CheckpointDraft, CopyIdentity}
 import org.apache.spark.sql.keystate.spec.{StateSpec, TimeMode}
 
-/** Makes a changed copy of a checkpoint as it was after its last committed micro-batch. The state of
-  * an operator that is edited is written anew, that of the others is copied.
+/** Makes a changed copy of a checkpoint as it was after its last committed micro-batch. The state
+  * of an edited operator is written again, that of the others is copied.
   *
   * @param fork
-  *   of a fork or a successor whose it is
+  *   the fork or successor that it belongs to
   */
 private[keystate] final class EditedCheckpoint(
     session: SparkSession,
@@ -61,7 +61,9 @@ private[keystate] final class EditedCheckpoint(
     batch.number
   }
 
-  /** Throws if a file of operators' state is damaged: what is only copied is not read. */
+  /** Throws if a file of operators' state is damaged, because files that are only copied are not
+    * read.
+    */
   private def check(batch: CommittedBatch, operators: Seq[Long]): Unit = {
     val all = for {
       operator <- operators

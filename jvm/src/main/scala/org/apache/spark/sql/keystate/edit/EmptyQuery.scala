@@ -26,11 +26,11 @@ import org.apache.spark.sql.keystate.savepoint.CheckpointDraft
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.state.DueTimers
 
-/** A query with one operator that has had one micro-batch without rows. So all that Spark and
-  * Keystate record of an operator is written by themselves, and is taken from its checkpoint.
+/** A query with one operator that has had one micro-batch without rows. So Spark and Keystate
+  * themselves write all records of an operator, and its checkpoint provides them.
   *
   * @param keys
-  *   a stream with the key columns, which has no rows
+  *   a stream with the key columns, without rows
   */
 private[keystate] final class EmptyQuery(
     session: SparkSession,
@@ -42,7 +42,7 @@ private[keystate] final class EmptyQuery(
   /** Runs it with a checkpoint next to `target`, which is deleted at the end.
     *
     * @param use
-    *   takes the checkpoint and what its version files say, in the order of partitions
+    *   takes the checkpoint and its manifests, in the order of partitions
     */
   def run[T](target: Path, partitions: Int, settings: (String, String)*)(
       use: (QueryCheckpoint, Seq[Manifest]) => T
@@ -65,7 +65,7 @@ private[keystate] final class EmptyQuery(
   @nowarn("cat=deprecation") // Spark has no other trigger that surely runs one micro-batch
   private def start(place: Path, settings: Seq[(String, String)]): Unit = {
     val own = session.cloneSession()
-    // It may be kept aside for real-time mode.
+    // Real-time mode may keep it under another name.
     own.conf.set(SQLConf.STATE_STORE_PROVIDER_CLASS.key, Settings.ProviderClass)
     settings.foreach { case (key, value) => own.conf.set(key, value) }
     val nothing = new StructType().add("nothing", BooleanType)

@@ -10,8 +10,8 @@ import org.apache.spark.sql.keystate.checkpoint.QueryCheckpoint
 import org.apache.spark.sql.keystate.files.{OffsetEntry, QueryLogs}
 import org.apache.spark.sql.keystate.savepoint.CheckpointDraft
 
-/** Makes the checkpoint that a new query begins from, of DataFrames. Its operators and logs are those
-  * of an [[EmptyQuery]] for each operator, with other version files, and without offsets.
+/** Makes the checkpoint that a new query starts from, from DataFrames. Its operators and logs are
+  * those of an [[EmptyQuery]] for each operator, with other version files, and without offsets.
   */
 private[keystate] final class NewCheckpoint(session: SparkSession, target: Path) {
 

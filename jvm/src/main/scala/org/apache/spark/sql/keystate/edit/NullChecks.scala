@@ -5,8 +5,8 @@ import org.apache.spark.sql.catalyst.expressions.SpecializedGetters
 import org.apache.spark.sql.catalyst.util.ArrayData
 import org.apache.spark.sql.types.{ArrayType, DataType, MapType, StructType}
 
-/** Finds nulls where a type says that there are none. Nobody else looks: a DataFrame may have other
-  * types in this, and a query with that type may take what is stored for such a null as a value.
+/** Finds nulls where a type allows none. Nothing else checks: a DataFrame may have other types, and
+  * a query with this type may read the stored form of such a null as a value.
   */
 private[edit] final class NullChecks(schema: StructType) {
   import NullChecks._
@@ -19,7 +19,7 @@ private[edit] final class NullChecks(schema: StructType) {
 
 private[edit] object NullChecks {
 
-  /** What is wrong with a row, for its error. */
+  /** The error text for a row with a null. */
   def told(where: String): String = s"its $where is null, and is declared as not null: leave the " +
     "row out, or declare it without 'not null', as the query then has to"
 
@@ -34,7 +34,7 @@ private[edit] object NullChecks {
   private def first(finds: Seq[(Int, Find)], row: SpecializedGetters): Option[String] =
     finds.iterator.flatMap { case (i, find) => find(row, i) }.nextOption()
 
-  /** None where a type has no place that can't be null. */
+  /** None if every part of the type may be null. */
   private def placed(kind: DataType, nullable: Boolean, path: String): Option[Find] = {
     val inside = within(kind, path)
     Option.when(!nullable || inside.isDefined) { (of, i) =>

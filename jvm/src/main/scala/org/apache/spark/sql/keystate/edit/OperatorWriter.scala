@@ -27,9 +27,9 @@ private[keystate] final class OperatorWriter(
   /** Returns the ids of the new versions, by partition and store.
     *
     * @param kept
-    *   what is taken over as it is stored; None if nothing is
+    *   the stored entries that are taken over; None if there are none
     * @param empty
-    *   the checkpoint of an [[EmptyQuery]] with this operator, and what its version files say
+    *   the checkpoint of an [[EmptyQuery]] with this operator, and its manifests
     */
   def write(
       of: WrittenOperator,
@@ -48,9 +48,9 @@ private[keystate] final class OperatorWriter(
     manifests.map(_.id.toArray).toArray
   }
 
-  /** An empty query's version file with all families of the operator: the query knows nothing of
-    * what belongs to subtasks. States that are kept have the properties that they had: what they
-    * record of expired entries, and types of before. What the operator has read of static inputs stays too; a new one has read none.
+  /** An empty query's manifest with all families of the operator: the query has no subtask state.
+    * Kept states keep their properties: their records of expired entries, and earlier types. The
+    * record of static inputs stays too; a new operator has read none.
     */
   private def complete(
       manifest: Manifest,
@@ -91,8 +91,8 @@ private[keystate] final class OperatorWriter(
       stays.get(SystemColumnFamilies.RawKeyedName).map(_ => SystemColumnFamilies.rawKeyedFamily) ++
       of.lists.map(lists => SystemColumnFamilies.operatorStateFamily(lists.types))
 
-  /** Broadcast state gets a new tag, and operator state none: so no worker takes what it has for
-    * what is written here.
+  /** Broadcast state gets a new tag, and operator state none: so no worker mistakes its own state
+    * for the one written here.
     */
   private def subtaskEntries(
       of: WrittenOperator,

@@ -31,7 +31,7 @@ private[keystate] final class SortedEntries(
   private val rest = sorted.buffered
   private val chunksOf = lists.map { case (id, spec) => id -> new ListChunks(spec) }
   private var last: Change = _ // the entry before; null at first
-  private var list: Array[Byte] = _ // the key of the list that is at hand; null if none is
+  private var list: Array[Byte] = _ // the key of the current list; null if there is none
   private var chunk = 0L // the number of its next chunk
 
   override def hasNext: Boolean = rest.hasNext

@@ -20,18 +20,18 @@ import org.apache.spark.sql.keystate.operator.{KeyReader, Routing}
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, SystemColumnFamilies}
 import org.apache.spark.sql.keystate.state.Timers
 
-/** Turns the rows of a DataFrame into entries of a state. The first column is the key, a struct; the
-  * others are those that `columns` tells, by the state's kind. For one task.
+/** Turns the rows of a DataFrame into entries of a state. The first column is the key, a struct;
+  * `columns` lists the others, by the state's kind. For one task.
   *
-  * Each element of a list becomes an entry of its own, ordered by its position: [[SortedEntries]]
-  * makes chunks of these once they are sorted.
+  * Each element of a list becomes its own entry, ordered by its position: [[SortedEntries]] makes
+  * chunks of these entries once they are sorted.
   *
   * @param state
   *   None: the rows are timers
   * @param family
   *   the id of the state's family in the new store
   * @param keySchema
-  *   the key's columns; only those that are declared so may be null
+  *   the key's columns; only columns that are declared nullable may be null
   */
 private[keystate] final class StateEncoder(
     state: Option[StateSpec],
@@ -115,7 +115,7 @@ private[keystate] final class StateEncoder(
 
 private[keystate] object StateEncoder {
 
-  /** The columns after the key; of no state, those of timers. */
+  /** The columns after the key; without a state, those of timers. */
   def columns(state: Option[StateSpec]): StructType = state match {
     case None =>
       new StructType().add("time_domain", "string").add("expiration_timestamp_ms", "long")

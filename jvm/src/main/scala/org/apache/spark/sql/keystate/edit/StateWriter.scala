@@ -28,7 +28,7 @@ import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, SystemColumnFam
   * @param state
   *   None: timers
   * @param rows
-  *   the key, a struct, and what [[StateEncoder.columns]] tells; of broadcast state without the key
+  *   the key, a struct, and [[StateEncoder.columns]]; for broadcast state without the key
   */
 private[keystate] final case class StateRowsOf(state: Option[StateSpec], rows: DataFrame) {
   def name: String = state.fold(SystemColumnFamilies.TimersName)(_.name)
@@ -69,13 +69,13 @@ private[keystate] final case class SubtaskEntry(
 )
 
 /** Writes the state of a whole operator from DataFrames, in parallel: entries are shuffled to the
-  * partitions that own their key groups, sorted there, which spills to disk, and streamed into a run
-  * file. So no task holds a partition's state.
+  * partitions that own their key groups, sorted there, which spills to disk, and streamed into a
+  * run file. So no task holds a partition's state.
   *
   * @param folder
-  *   the operator's, in the new checkpoint
+  *   the operator's folder, in the new checkpoint
   * @param empty
-  *   what the version files of all partitions say where there is no entry yet
+  *   the manifests of all partitions without entries
   * @param version
   *   the version that is written
   */
@@ -203,7 +203,7 @@ private[keystate] final class StateWriter(
                 val group = KeyGroups.operatorGroup(groups)
                 placed(Change(to, group, entry.key, entry.value), partition)
               }
-            case Some("raw_keyed") => // its key groups are those of before
+            case Some("raw_keyed") => // its key groups do not change
               reader.entries(manifest, family).map { entry =>
                 routed(Change(to, entry.group, entry.key, entry.value), partitions, groups)
               }

@@ -15,7 +15,7 @@ private[keystate] final class StoredEntryKeys(keySchema: StructType, maxParallel
   private val reader = new KeyReader(Routing.normalized(attributes), attributes, maxParallelism)
   private val row = new UnsafeRow(keySchema.length)
 
-  /** The key group of an entry's key, where there are `maxParallelism` of them. */
+  /** The key group of an entry's key, given `maxParallelism` groups. */
   def groupOf(family: StateFamily, entry: Array[Byte]): Int = {
     point(family, entry)
     reader.group(row)

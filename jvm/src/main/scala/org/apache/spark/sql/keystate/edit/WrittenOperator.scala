@@ -19,19 +19,19 @@ import org.apache.spark.sql.keystate.spec.OperatorSpec
   * @param number
   *   its number in the new checkpoint
   * @param from
-  *   the operator that it was in the checkpoint that is edited. None if it is new
+  *   its number in the edited checkpoint. None if it is new
   * @param hasRun
-  *   whether it is new, and goes on in the place of one that a query has had
+  *   whether it is new, and replaces an operator that a query has had
   * @param keys
-  *   a stream with the key columns, which has no rows
+  *   a stream with the key columns, without rows
   * @param required
   *   the names of the key columns that are never null; those of `keys` always may be
   * @param spec
-  *   the operator, with those of its states that have `states`; a time mode of "" is that of before
+  *   the operator, with only its states that have `states`; a time mode of "" keeps the old one
   * @param kept
-  *   by name what stays as it is, and its new name: states, timers and raw keyed state
+  *   by name the parts that stay unchanged, and their new names: states, timers and raw keyed state
   * @param states
-  *   the rows of states that are new
+  *   the rows of new states
   * @param lists
   *   the operator state. None if there is none
   */

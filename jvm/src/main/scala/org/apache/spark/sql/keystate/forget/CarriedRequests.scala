@@ -2,28 +2,28 @@ package org.apache.spark.sql.keystate.forget
 
 import keystate.errors.KeystateErrors
 
-/** What a copy of a checkpoint takes along of the keys that are to be forgotten. So a key is forgotten
-  * in the copy too, whether or not the original came to it.
+/** Copies the requests to forget keys into a copy of a checkpoint. So a key is forgotten in the
+  * copy too, whether or not the original has forgotten it.
   *
   * @param last
   *   the last micro-batch that is committed in the copy
   * @param operators
-  *   the operators of which the copy has the keys as they were, and their numbers there
+  *   the operators whose keys are unchanged in the copy, and their numbers there
   */
 private[keystate] final class CarriedRequests(
     from: ForgetFiles,
     last: Long,
     operators: Long => Option[Long]
 ) {
-  // The claims first: a request that none of them has is then still asked for.
+  // The claims first: a request without a claim then still exists.
   private val (ids, batches) = from.list()
   private val claims = batches.flatMap(from.claimOf(_))
   private val requests = ids.toSeq.sorted.flatMap(id => from.keysOf(id).map(id -> _))
 
-  /** Throws if the copy can't be asked to forget a key that nobody has forgotten yet.
+  /** Throws if the copy can't forget a key that nobody has forgotten yet.
     *
     * @param checkpoint
-    *   where the original is, for the message
+    *   the path of the original, for the message
     */
   def checkNoneLost(checkpoint: String): Unit = {
     val done = claims.filter(_.batch <= last).flatMap(_.requests).toSet
@@ -36,18 +36,18 @@ private[keystate] final class CarriedRequests(
   private def keysLost(keys: Seq[ForgottenKey]): Seq[Long] =
     keys.map(_.operator).distinct.filter(operators(_).isEmpty)
 
-  /** Writes what the copy does not have yet.
+  /** Writes the requests and claims that the copy lacks.
     *
     * @param begun
-    *   the last micro-batch that the copy has or begins with, whose claim is its claim too. What
-    *   later ones forgot is new to it
+    *   the last micro-batch that the copy has or begins with, whose claim it takes over. Keys that
+    *   later ones forgot are new requests to it
     */
   def write(to: ForgetFiles, begun: Long): Unit = {
     requests.foreach { case (id, keys) => to.addRequest(id, renumbered(keys)) }
     writeClaims(to, _ <= begun)
   }
 
-  /** Writes what these micro-batches forget, for a copy that runs the same ones. */
+  /** Writes the claims of these micro-batches, for a copy that runs the same ones. */
   def writeClaims(to: ForgetFiles, batches: Long => Boolean): Unit =
     claims.filter(claim => batches(claim.batch)).foreach { claim =>
       to.claim(claim.copy(keys = renumbered(claim.keys)))

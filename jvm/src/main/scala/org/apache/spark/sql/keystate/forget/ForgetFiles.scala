@@ -10,8 +10,8 @@ import org.json4s.{DefaultFormats, Formats, JValue}
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 
 /** The folder `_keystate/forget` of a checkpoint. A request is a file `<id>.request`: whoever wants
-  * keys forgotten writes it. A claim is a file `<batch>.claim`. Of two drivers that want to say what
-  * a micro-batch forgets, the first one's file counts: none is ever replaced.
+  * keys forgotten writes it. A claim is a file `<batch>.claim`. If two drivers write a
+  * micro-batch's claim, the first file counts: none is ever replaced.
   */
 private[keystate] final class ForgetFiles(checkpoint: Path, conf: Configuration) {
   import ForgetFiles._
@@ -48,7 +48,7 @@ private[keystate] final class ForgetFiles(checkpoint: Path, conf: Configuration)
     case (requests, keys) => ForgetClaim(batch, requests, keys)
   }
 
-  /** Writes a claim, unless the micro-batch has one. Returns the one that it has now. */
+  /** Writes a claim, unless the micro-batch has one. Returns the claim that counts. */
   def claim(claim: ForgetClaim): ForgetClaim =
     try {
       write(claimFile(claim.batch), claim.requests, claim.keys)

@@ -16,18 +16,18 @@ import org.apache.spark.util.ThreadUtils
 import org.apache.spark.sql.keystate.files.CheckpointOwner
 import org.apache.spark.sql.keystate.metrics.Recent
 
-/** What the micro-batches of one run of a query forget, in the driver.
+/** Decides which keys the micro-batches of one run of a query forget, in the driver.
   *
-  * A micro-batch takes the requests that the run knows of when it is planned, and writes them into
-  * its claim before its tasks run. A batch without requests has no claim. A batch that may have been
-  * planned by another driver gets no requests, and always a claim, if only an empty one: then both
-  * drivers go by the file that was there first, see `CheckpointOwner`.
+  * When a micro-batch is planned, it takes the requests that the run knows, and writes them into
+  * its claim before its tasks run. A batch without requests has no claim. A batch that may have
+  * been planned by another driver gets no requests, and always a claim, even an empty one: then
+  * both drivers use the file that was there first, see `CheckpointOwner`.
   *
   * The run looks for requests when it starts, and then in the background, from time to time: so no
   * batch waits for a look, and it does not matter which batch takes a request.
   *
   * A claim is kept until no partition's newest version has anything left of its keys, not even
-  * that they were removed. Until then each task hears of it.
+  * their removal. Until then each task receives it.
   *
   * @param mayBeReplayed
   *   whether another run may have planned the micro-batch that this run begins with
@@ -36,14 +36,16 @@ private[keystate] final class Forgetting(files: ForgetFiles, mayBeReplayed: Long
     extends Logging {
   import Forgetting._
 
-  /** The micro-batch that was planned last, its claim and those that are not done, and all requests
-    * that claims of this run have.
+  /** The micro-batch that was planned last, its claim and the unfinished ones, and all requests in
+    * claims of this run.
     */
   private var planned = -1L
   private var claims = Vector.empty[ForgetClaim]
   private var claimed = Set.empty[String]
 
-  /** What operators told of `planned`: the claims that have something left, by their batches. */
+  /** The reports of operators for `planned`: the claims whose keys have data left, by their
+    * batches.
+    */
   private var told = Map.empty[Long, Set[Long]]
 
   /** The requests that were found and are in no claim yet. */
@@ -70,7 +72,7 @@ private[keystate] final class Forgetting(files: ForgetFiles, mayBeReplayed: Long
     waiting.nonEmpty
   }
 
-  /** Takes what the tasks of an operator told in the micro-batch: of which claims' keys something is
+  /** Takes the report of an operator's tasks in the micro-batch: the claims whose keys have data
     * left, by the batches of these claims.
     */
   def tell(batch: Long, operator: Long, left: Set[Long]): Unit = synchronized {
@@ -113,8 +115,8 @@ private[keystate] final class Forgetting(files: ForgetFiles, mayBeReplayed: Long
     }
   }
 
-  /** Whether a claim is of no use any more: its micro-batch is committed, and the next one found
-    * nothing left of the keys.
+  /** Whether a claim is finished: its micro-batch is committed, and the next one found nothing left
+    * of the keys.
     */
   private def isDone(claim: ForgetClaim): Boolean = claim.batch < planned &&
     claim.keys.forall(key => told.get(key.operator).exists(left => !left(claim.batch)))
@@ -160,8 +162,7 @@ private[keystate] final class Forgetting(files: ForgetFiles, mayBeReplayed: Long
 private[keystate] object Forgetting {
   private final val Kept = 100
 
-  /** How long after a look the next one may begin in the background, and after how long a batch
-    * that comes so late waits for one.
+  /** The time between looks in the background, and the time after which a late batch waits for one.
     */
   private val EachNanos = SECONDS.toNanos(5)
   private val LongNanos = SECONDS.toNanos(60)
@@ -170,7 +171,7 @@ private[keystate] object Forgetting {
 
   private val ofRuns: JMap[UUID, Forgetting] = Recent.map(Kept)
 
-  /** What the run forgets that this operator belongs to. */
+  /** The forgetting of the run that this operator belongs to. */
   def of(info: StatefulOperatorStateInfo, conf: => Configuration): Forgetting =
     ofRuns.computeIfAbsent(
       info.queryRunId,

@@ -12,9 +12,8 @@ import org.apache.spark.sql.keystate.store.KeystateCodec
 /** All that a store has of a key. */
 private[keystate] final class StoredKey(group: Int, key: Array[Byte]) {
 
-  /** Removes the entries that there are in these families: of states and timers, also of states
-    * that the function does not declare any more, and those whose time to live has ended. Returns
-    * how many there were.
+  /** Removes the existing entries in these families: of states and timers, also of states that the
+    * function no longer declares, and expired ones. Returns their number.
     */
   def removeFrom(backend: KeyedStateBackend, families: Iterable[StateFamily]): Long =
     families.map { family =>
@@ -44,8 +43,9 @@ private[keystate] final class StoredKey(group: Int, key: Array[Byte]) {
 
 private[keystate] object StoredKey {
 
-  /** Whether an entry key is of a key, in a state of any kind or among the timers. No other key's
-    * is: a stored key has a multiple of eight bytes, and what is before it has four or nine.
+  /** Whether an entry key belongs to a key, in a state of any kind or among the timers. No other
+    * key's entry does: a stored key has a multiple of eight bytes, and the part before it has four
+    * or nine.
     */
   def isOf(key: Array[Byte]): Array[Byte] => Boolean = {
     val prefix = GroupedKey.prefix(key)

@@ -5,13 +5,14 @@ import org.apache.spark.util.CollectionAccumulator
 import keystate.keygroup.KeyGroups
 import org.apache.spark.sql.keystate.store.KeyGroupStateStore
 
-/** What the tasks of an operator forget in a micro-batch. It is sent with them.
+/** The keys that the tasks of an operator forget in a micro-batch. It is sent with them.
   *
   * @param claims
-  *   those of this micro-batch and of ones before, whose keys may still be in files; with the keys
-  *   of this operator only
+  *   claims of this micro-batch and of earlier ones, whose keys may still be in files; only with
+  *   the
+  *   keys of this operator
   * @param left
-  *   takes the micro-batches of claims of whose keys something may be left in a partition's files
+  *   takes the micro-batches of claims whose keys may have data left in a partition's files
   */
 private[keystate] final class TaskForgets(
     batch: Long,

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate
 
-/** Keys whose state is to go, with all traces of it in the checkpoint: requests for it, the
-  * micro-batches that do it, and what a task does.
+/** Deletion of keys' state, with all traces of it in the checkpoint: requests for it, the
+  * micro-batches that do it, and the work of a task.
   */
 package object forget

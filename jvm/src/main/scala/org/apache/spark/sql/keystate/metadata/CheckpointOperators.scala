@@ -13,8 +13,8 @@ import org.apache.spark.sql.keystate.files.{
   CheckpointFiles, OffsetEntry, QueryLogs, SparkCheckpointStorage
 }
 
-/** The stateful operators of a query, as its checkpoint has them: Keystate's operators, which have
-  * a record, and Spark's own.
+/** The stateful operators of a query in its checkpoint: Keystate's operators, which have a record,
+  * and Spark's own.
   *
   * @param root
   *   the checkpoint
@@ -67,11 +67,11 @@ private[keystate] final class CheckpointOperators(conf: Configuration, root: Pat
 
   private def gone(path: Path): KeystateException = KeystateErrors.fileGone(s"$path", s"$root")
 
-  /** Records which operators there are, unless it is recorded. By this a folder or a record that is
-    * lost later is noticed.
+  /** Records the operators, unless they are recorded. The record shows if a folder or a record is
+    * lost later.
     *
     * @param own
-    *   those that are Keystate's
+    *   Keystate's operators
     */
   def write(operators: Seq[Long], own: Seq[Long]): Unit = {
     val record = Recorded(operators, own)
@@ -83,11 +83,11 @@ private[keystate] final class CheckpointOperators(conf: Configuration, root: Pat
     }
   }
 
-  /** Records those that are found: a copy has the operators that it was given. */
+  /** Records the operators that are found: a copy has exactly those that it was made with. */
   def writeFound(): Unit =
     write(found, found.filter(operator => OperatorRecord.read(folder(operator), conf).isDefined))
 
-  /** Those that have a folder. */
+  /** The operators that have a folder. */
   def found: Seq[Long] = CheckpointFiles.names(files, state).flatMap(_.toLongOption).sorted
 
   private def recorded: Option[Recorded] = {
@@ -129,9 +129,9 @@ private[keystate] object CheckpointOperators {
   private val Provider = SQLConf.STATE_STORE_PROVIDER_CLASS.key
 
   /** @param operators
-    *   all of them
+    *   all operators
     * @param own
-    *   those of them that are Keystate's
+    *   Keystate's operators
     */
   private final case class Recorded(operators: Seq[Long], own: Seq[Long])
 

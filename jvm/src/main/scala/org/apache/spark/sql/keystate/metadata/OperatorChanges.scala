@@ -3,10 +3,9 @@ package org.apache.spark.sql.keystate.metadata
 import keystate.errors.KeystateErrors
 
 /** Compares the stateful operators of a query that starts again with those of its checkpoint. State
-  * belongs to an operator's number, and a query's operators are numbered anew at each start. So
-  * operators that change places would take each other's state. Spark compares only how many there
-  * are and the names of their classes, which all of Keystate's share. The names that users give tell
-  * them apart.
+  * belongs to an operator's number, and each start numbers a query's operators again. So operators
+  * that change places would take each other's state. Spark compares only their number and their
+  * class names, which all of Keystate's operators share. The users' names distinguish them.
   */
 private[keystate] object OperatorChanges {
 

@@ -22,14 +22,14 @@ import org.apache.spark.sql.keystate.metrics.Recent
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.store.StoreConfig
 
-/** What a checkpoint says of one keyed operator for its whole life. The file is
+/** The checkpoint's lasting record of one keyed operator. The file is
   * `<state>/<operator>/_keystate/operator`, with the JSON
   * `{"format": 1, "maxParallelism": K, "name": S, "crc32c": N}`. It is written before the
   * operator's first micro-batch, and again only when the operator gets another name. The checksum
   * covers the JSON without the field `crc32c`.
   *
   * @param name
-  *   what the user calls the operator, by which it is found if it changes places
+  *   the user's name of the operator, by which it is found if it changes places
   */
 private[keystate] final case class OperatorRecord(
     maxParallelism: Int,

@@ -15,11 +15,11 @@ import org.apache.spark.sql.types._
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, SparkFiles}
 import org.apache.spark.sql.keystate.spec.{SchemaEvolution, StateKind, StateSpec}
 
-/** Describes a keyed operator's states in Spark's own state metadata, in which Spark's `statestore`
+/** Describes a keyed operator's states in Spark's own state metadata, where Spark's `statestore`
   * reader looks for them.
   *
   * @param states
-  *   those that the function declares, and those that are kept from earlier runs
+  *   the states that the function declares, and those that are kept from earlier runs
   */
 private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: StructType) {
   import SparkStateSchema._
@@ -82,7 +82,8 @@ private[keystate] final class SparkStateSchema(states: Seq[StateSpec], keys: Str
       batchId: Long
   ): StateSchemaValidationResult = {
     val operator = new Path(info.checkpointLocation, info.operatorId.toString)
-    // What an earlier attempt at this micro-batch declared does not count, but Spark would keep it.
+    // The declaration of an earlier attempt at this micro-batch does not count, but Spark would
+    // keep it.
     val files = CheckpointFiles.ofRun(operator, hadoopConf)
     val earlier = OperatorStateMetadataV2.metadataFilePath(operator, batchId)
     if (files.exists(earlier)) files.delete(earlier)
@@ -145,8 +146,8 @@ private[keystate] object SparkStateSchema {
     .asInstanceOf[StructType]
 
   /** Spark makes Avro schemas of all state schemas, and Avro allows only letters, digits and
-    * underscores in names. Other names are replaced by numbered ones, such as that of a key which
-    * is an expression. Each name is there once: a column may be called `_1` itself.
+    * underscores in names. Other names, such as that of a key expression, are replaced by numbered
+    * ones. Each name is unique: a column may be called `_1` itself.
     */
   private def avroNames(struct: StructType): StructType = {
     val own = struct.fieldNames.filter(_.matches("[A-Za-z_][A-Za-z0-9_]*")).toSet

@@ -52,7 +52,7 @@ private[keystate] final case class SparkStoreMetadata(
   def hasEntries(family: SparkFamily): Boolean =
     schemas.isEmpty || family.name != StateStore.DEFAULT_COL_FAMILY_NAME
 
-  /** The hash by which Spark shuffles a key's rows, computed from the key as the state has it. */
+  /** The hash by which Spark shuffles a key's rows, computed from the key in the state. */
   def shuffleHash(family: SparkFamily): UnsafeRow => Int = StateKeys.shuffleHash(
     operatorName,
     name,
@@ -102,7 +102,9 @@ private[keystate] final case class SparkFamily(
 ) {
   def name: String = schema.colFamilyName
 
-  /** Whether one key has several values: list states, what joins of format 4 keep by time. */
+  /** Whether one key has several values: list states, and values that joins of format 4 keep by
+    * time.
+    */
   def hasMultipleValues: Boolean =
     variable.exists(v =>
       v.stateName == name && v.stateVariableType == StateVariableType.ListState

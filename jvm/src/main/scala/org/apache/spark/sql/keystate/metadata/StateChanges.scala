@@ -19,7 +19,7 @@ private[keystate] final class StateChanges(
   private val stored = recorded.filter(StateSpec.isOne).map(_.name)
   private val declared = (spec.states ++ spec.broadcast).map(_.name)
 
-  /** Those that the function no longer declares. */
+  /** The states that the function no longer declares. */
   val undeclared: Seq[String] = RecordedStates.removed(recorded, spec).map(_.name)
   private val added = declared.filterNot(stored.contains)
 

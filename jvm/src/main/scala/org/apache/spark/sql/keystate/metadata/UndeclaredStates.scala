@@ -6,8 +6,8 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 
 import org.apache.spark.sql.keystate.metrics.Recent
 
-/** How many states each operator of this driver's queries keeps that its function does not declare,
-  * for the progress. It is found out at a query's start. Thread-safe.
+/** The number of undeclared states that each operator of this driver's queries keeps, for the
+  * progress. It is counted at a query's start. Thread-safe.
   */
 private[keystate] object UndeclaredStates {
   private val Kept = 1000

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate
 
-/** What a checkpoint says of its operators: Keystate's own record, and Spark's operator metadata
+/** A checkpoint's records of its operators: Keystate's own record, and Spark's operator metadata
   * and state schemas, which Spark's `statestore` reader uses.
   */
 package object metadata

@@ -14,7 +14,7 @@ private[keystate] final class FunctionMetrics {
   /** Whether there are any. */
   def nonEmpty: Boolean = metrics.nonEmpty
 
-  /** What they have to say at the end of a micro-batch: what was counted since the last report. */
+  /** Their report at the end of a micro-batch: the counts since the last report. */
   def report(): MetricValues = metrics.foldLeft(MetricValues.Empty) { case (all, (name, metric)) =>
     all.merge(metric.report(name))
   }

@@ -6,8 +6,8 @@ import org.apache.spark.metrics.source.Source
 
 /** A source of Spark's metrics system that has gauges.
   *
-  * Relies on Dropwizard's registry: gauges that are added after the source was registered are told
-  * to the registry that it was registered with.
+  * Relies on Dropwizard's registry: gauges that are added after the source was registered also
+  * appear in the registry that it was registered with.
   */
 private[metrics] abstract class GaugeSource(override val sourceName: String) extends Source {
   override val metricRegistry: MetricRegistry = new MetricRegistry

@@ -2,9 +2,9 @@ package org.apache.spark.sql.keystate.metrics
 
 import java.lang.Long.numberOfLeadingZeros
 
-/** How long something took, many times over: counts of durations in buckets that are the wider the
-  * longer the durations, as in HdrHistogram. A bucket is an eighth of a power of two wide, so a
-  * percentile is at most 12.5 % too high. Durations below 8 µs have a bucket each.
+/** A histogram of many durations: counts in buckets that get wider with the durations, as in
+  * HdrHistogram. A bucket is an eighth of a power of two wide, so a percentile is at most 12.5 %
+  * too high. Durations below 8 µs have a bucket each.
   */
 private[keystate] final class LatencyHistogram extends Serializable {
   import LatencyHistogram._

@@ -1,7 +1,7 @@
 package org.apache.spark.sql.keystate.metrics
 
-/** Values of the function's own metrics, and of what is measured around it. `merge` makes those of
-  * several subtasks one.
+/** Values of the function's own metrics, and of measurements around it. `merge` combines those of
+  * several subtasks.
   */
 private[keystate] final case class MetricValues(
     sums: Map[String, Long] = Map.empty,

@@ -8,12 +8,12 @@ import scala.util.Try
 
 import org.apache.spark.sql.streaming.StreamingQueryProgress
 
-/** What a query's progress tells, as gauges: `query.`, `source0.` and `operator0.` with the names of
-  * the progress. A value that the last progress did not tell is 0.
+/** A query's progress as gauges: `query.`, `source0.` and `operator0.` with the names of the
+  * progress. A value that the last progress did not have is 0.
   */
 private[keystate] final class QuerySource(query: String) extends GaugeSource(s"keystate.$query") {
 
-  /** Of this driver, over all starts of the query. */
+  /** Counts of this driver, over all starts of the query. */
   private val starts, failures, fenced = new AtomicLong
 
   @volatile private var running = false
@@ -24,7 +24,7 @@ private[keystate] final class QuerySource(query: String) extends GaugeSource(s"k
   gauge("query.starts")(starts.get)
   gauge("query.failures")(failures.get)
   gauge("query.fenced")(fenced.get)
-  // By the driver's clock, when somebody asks: what hangs tells nothing itself.
+  // By the driver's clock at the time of reading: a query that hangs reports nothing itself.
   gauge("query.secondsSinceProgress")(
     if (running) Duration.between(last, Instant.now).getSeconds else 0
   )
@@ -41,7 +41,7 @@ private[keystate] final class QuerySource(query: String) extends GaugeSource(s"k
     val values = QuerySource.values(progress)
     val added = values.keySet -- told.keySet
     last = Instant.now
-    // A name stays, as what reads it expects.
+    // A name stays, because its readers expect it.
     told = told.view.mapValues[Number](_ => 0L).toMap ++ values
     added.foreach(name => gauge(name)(told(name)))
   }

@@ -10,15 +10,15 @@ import org.apache.spark.SparkEnv
 import org.apache.spark.metrics.MetricsSystem
 import org.apache.spark.sql.streaming.StreamingQueryProgress
 
-/** The sources of this driver's queries in Spark's metrics system, whose sinks show them: servlet for
-  * Prometheus, JMX, Graphite, StatsD. A query that starts again goes on with its source, and so does
-  * another one with its name. Thread-safe.
+/** The sources of this driver's queries in Spark's metrics system, whose sinks show them: servlet
+  * for Prometheus, JMX, Graphite, StatsD. A query that starts again continues with its source, and
+  * so does another query with its name. Thread-safe.
   *
   * Relies on `SparkEnv.metricsSystem`, which takes sources at any time.
   */
 private[keystate] object QuerySources {
 
-  /** Of queries that have ended no more than this are kept. */
+  /** The maximum number of ended queries that are kept. */
   private val Kept = 100
 
   /** By the query's name, or its id if it has none; the one that started last is the last. */
@@ -57,7 +57,7 @@ private[keystate] object QuerySources {
   private def of(id: UUID): Option[QuerySource] = synchronized(names.get(id).flatMap(sources.get))
 
   private def remove(key: String): Unit = {
-    // Not by `removeSource`, which takes away all whose names begin with this one's.
+    // Not by `removeSource`, which removes all sources whose names begin with this one's.
     sources.remove(key).foreach(_.metricRegistry.removeMatching(MetricFilter.ALL))
     names.filterInPlace((_, name) => name != key): Unit
   }

@@ -2,8 +2,8 @@ package org.apache.spark.sql.keystate.metrics
 
 import java.util.{Collections, LinkedHashMap, Map => JMap, Set => JSet}
 
-/** Maps and sets that keep what was put last. A key that is put again keeps its place: it is to be
-  * taken out before if it is to count as new. Thread-safe, by synchronizing on themselves.
+/** Maps and sets that keep the latest entries. A key that is put again keeps its place: remove it
+  * first if it should count as new. Thread-safe, by synchronizing on themselves.
   */
 private[keystate] object Recent {
 

@@ -9,10 +9,10 @@ package org.apache.spark.sql.keystate.metrics
   */
 private[keystate] final case class SampledKeys(rows: Long, counts: Seq[(String, Long)]) {
 
-  /** Which part of the sampled rows the most frequent key had, in percent; None without rows. */
+  /** The most frequent key's share of the sampled rows, in percent; None without rows. */
   def hottestPercent: Option[Long] = counts.headOption.map(_._2 * 100 / rows)
 
-  /** What both have; they are of other rows and other keys: a key belongs to one subtask. */
+  /** The keys of both; their rows and keys differ, because a key belongs to one subtask. */
   def merge(other: SampledKeys): SampledKeys = SampledKeys(
     rows + other.rows,
     (counts ++ other.counts).sortBy { case (key, count) => (-count, key) }.take(SampledKeys.Most)
@@ -22,6 +22,6 @@ private[keystate] final case class SampledKeys(rows: Long, counts: Seq[(String, 
 private[keystate] object SampledKeys {
   val Empty: SampledKeys = SampledKeys(0, Nil)
 
-  /** How many keys are told. */
+  /** How many keys are reported. */
   val Most = 10
 }

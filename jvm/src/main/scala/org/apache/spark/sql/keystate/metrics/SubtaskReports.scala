@@ -4,9 +4,9 @@ import scala.collection.mutable
 
 import org.apache.spark.util.AccumulatorV2
 
-/** What the subtasks of an operator report in a micro-batch. A subtask can report more than once: by
+/** The reports of an operator's subtasks in a micro-batch. A subtask can report more than once: by
   * several attempts, or by a task that runs again for another action or a lost shuffle file. Then
-  * one report counts: it replaces the one before.
+  * one report counts: the last one replaces earlier ones.
   */
 private[keystate] final class SubtaskReports[T] extends AccumulatorV2[(Int, T), Map[Int, T]] {
   private val bySubtask = mutable.HashMap.empty[Int, T]

@@ -9,9 +9,9 @@ private[keystate] object WorkerTimes {
   val WorkerStart = "keystateWorkerStartMs"
   val Worker = "keystateWorkerMs"
 
-  /** What Spark's runner measured, in ms. None of it for Scala, and on Spark 4.1, which does not tell
-    * the time of processing. Of a worker that is used again, Spark's "init" begins when its last task
-    * ended; so the start is what is left of the total.
+  /** The measurements of Spark's runner, in ms. None for Scala, and none on Spark 4.1, which does
+    * not report the time of processing. For a reused worker, Spark's "init" begins when its last
+    * task ended; so the start is the rest of the total.
     */
   def of(measured: Map[String, SQLMetric]): Map[String, Long] = {
     def ms(name: String) = measured.get(name).fold(0L)(_.value)

@@ -10,8 +10,8 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, UnsafeRow}
 import org.apache.spark.sql.keystate.metrics.MetricValues
 import org.apache.spark.sql.keystate.state.DueTimers
 
-/** What a function in this JVM is given in real-time mode: rows as they come, and timers as the
-  * clock passes them. As an iterator it has the rows that are there; only `await` waits.
+/** The input of a function in this JVM in real-time mode: rows as they come, and timers as the
+  * clock passes them. As an iterator it has the rows that have arrived; only `await` waits.
   *
   * This reads the clock: a batch that is processed again sees other times.
   *
@@ -54,9 +54,9 @@ private[keystate] final class LiveRows(
   /** Whether all rows were taken and no more come. */
   def isOver: Boolean = rows.isOver
 
-  /** Whether the next thing to do is to fire a timer that is due. Looks up those that the clock has
-    * passed. While rows wait, they get at least as much time as timers: so a function whose timers
-    * set timers for the past keeps neither rows nor the end of the batch waiting.
+  /** Whether the next step is to fire a due timer. Looks up those that the clock has passed. While
+    * rows wait, they get at least as much time as timers. So even if timers keep setting timers for
+    * the past, rows and the end of the batch get their turn.
     */
   def timerIsNext(): Boolean = {
     if (passed.isEmpty) {

@@ -4,10 +4,10 @@ import keystate.TimeDomain
 import org.apache.spark.sql.keystate.state.{DueTimers, Timers}
 import org.apache.spark.sql.keystate.store.BackendLease
 
-/** The processing-time timers of a task in real-time mode, in which the clock goes on.
+/** The processing-time timers of a task in real-time mode, whose clock goes on.
   *
   * @param due
-  *   takes those that are to be fired; they may be deleted until then
+  *   takes the timers to fire; they may be deleted until then
   */
 private[keystate] final class LiveTimers(timers: Timers, due: DueTimers, lease: BackendLease) {
   import LiveTimers._

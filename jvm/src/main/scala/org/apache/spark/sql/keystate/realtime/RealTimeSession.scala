@@ -6,15 +6,17 @@ import org.apache.spark.sql.internal.{SQLConf, StaticSQLConf}
 import keystate.config.Settings
 import org.apache.spark.sql.keystate.shim.RealTimeMode
 
-/** Settings of a session by which Spark lets Keystate's functions run in real-time mode. Nothing is
-  * done where Spark has no real-time mode for queries with state.
+/** Settings of a session by which Spark lets Keystate's functions run in real-time mode. Has no
+  * effect where Spark has no real-time mode for queries with state.
   *
   * Relies on Spark 4.3, which
-  *   - refuses real-time mode in a session whose provider is set, and is not Spark's RocksDB one. So
-  *     Keystate's provider is kept aside under another name, and each query gets it when it starts.
-  *     A query's offset log names it as ever;
+  *   - refuses real-time mode in a session whose provider is set, and is not Spark's RocksDB one.
+  *   So
+  *     Keystate's provider is kept under another name, and each query gets it when it starts. A
+  *     query's offset log names it as usual;
   *   - refuses operators by a list of class names. So this check is turned off, unless the user set
-  *     it. Spark then only logs what is not in its list; `KeyedProcessExec` checks what is below it.
+  *     it. Spark then only logs operators that are not in its list; `KeyedProcessExec` checks the
+  *     plan below it.
   */
 private[keystate] object RealTimeSession {
   private val Provider = SQLConf.STATE_STORE_PROVIDER_CLASS.key

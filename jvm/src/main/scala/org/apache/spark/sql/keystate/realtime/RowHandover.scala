@@ -5,16 +5,17 @@ import java.util.Arrays
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.unsafe.Platform
 
-/** Hands rows from the thread that reads a task's input to the task's own. The rows are copied into
-  * one of two pages while the other one is read, so no row needs an object. A full page makes the
-  * reading thread wait: so a slow function slows its source down.
+/** Passes rows from the thread that reads a task's input to the task's own. The rows are copied
+  * into one of two pages while the other one is read, so no row needs an object. A full page makes
+  * the reading thread wait: so a slow function slows its source down.
   *
-  * As an iterator it is for the task's thread, and never waits: it ends where no row is there yet.
+  * As an iterator it is for the task's thread, and never waits: it ends where no row has arrived
+  * yet.
   *
   * @param latencies
-  *   is told when the rows came that are read
+  *   receives the arrival times of the rows that are read
   * @param ready
-  *   called, in the input's thread, when there is something where there was nothing: a row, or the
+  *   called, in the input's thread, when there is something after there was nothing: a row, or the
   *   end
   */
 private[keystate] final class RowHandover(
@@ -83,8 +84,8 @@ private[keystate] final class RowHandover(
   /** How many rows wait. */
   def waiting: Int = reading.count - next_ + lock.synchronized(filling.count)
 
-  /** Whether all rows were read and no more come. Throws as [[hasNext]] does. It asks both at once:
-    * the input may fail at any time.
+  /** Whether all rows were read and no more come. Throws like [[hasNext]]. It checks both in one
+    * step, because the input may fail at any time.
     */
   def isOver: Boolean = next_ >= reading.count && lock.synchronized(!turnPage() && over)
 

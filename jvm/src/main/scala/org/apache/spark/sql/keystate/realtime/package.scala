@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate
 
-/** What functions in any language need in real-time mode: rows are read in a thread of their own,
-  * timers are looked up as the clock goes on, and how long rows take is measured.
+/** The parts of real-time mode that functions in any language share: rows are read in a separate
+  * thread, timers are looked up as the clock goes on, and row latencies are measured.
   */
 package object realtime

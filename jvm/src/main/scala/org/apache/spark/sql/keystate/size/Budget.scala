@@ -3,16 +3,16 @@ package org.apache.spark.sql.keystate.size
 import keystate.config.Settings
 import org.apache.spark.sql.keystate.spec.StateSpec
 
-/** How large an operator's state may become.
+/** The limits of an operator's state.
   *
   * @param warnShare
   *   the share of a limit from which on there is a warning
   * @param fails
-  *   whether a micro-batch fails that is above a limit
+  *   whether a micro-batch above a limit fails
   */
 private[keystate] final case class Budget(limits: Seq[Limit], warnShare: Double, fails: Boolean)
 
-/** What may not be more than `most`.
+/** A quantity that may not exceed `most`.
   *
   * @param state
   *   the only state that counts; None for all of the operator
@@ -26,7 +26,7 @@ private[keystate] final case class Limit(
     setBy: String
 ) {
 
-  /** How much there is of it. */
+  /** The quantity now. */
   def used(sizes: Iterable[StateSizes]): Long = sizes.iterator.map { partition =>
     if (inBytes) partition.bytes
     else state.fold(partition.entries.values.sum)(partition.entries.getOrElse(_, 0L))

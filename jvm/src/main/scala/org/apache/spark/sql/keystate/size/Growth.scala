@@ -7,10 +7,10 @@ import scala.collection.immutable.Queue
 
 import org.apache.spark.sql.keystate.metrics.Recent
 
-/** How fast something grows, by what it was at the beginning of micro-batches in the last hour.
+/** How fast a quantity grows, by its values at the beginning of micro-batches in the last hour.
   *
   * @param seen
-  *   times in ms since the epoch, and what there was of it
+  *   times in ms since the epoch, and the quantity
   */
 private[keystate] final case class Growth(seen: Queue[(Long, Long)] = Queue.empty) {
   import Growth._
@@ -18,7 +18,7 @@ private[keystate] final case class Growth(seen: Queue[(Long, Long)] = Queue.empt
   def at(millis: Long, now: Long): Growth =
     Growth((seen :+ (millis -> now)).dropWhile(_._1 < millis - Window).takeRight(Most))
 
-  /** How much more there is an hour later; None if too little was seen. */
+  /** The growth in an hour; None if there are too few values. */
   def perHour: Option[Long] =
     for {
       (since, before) <- seen.headOption
@@ -38,10 +38,10 @@ private[keystate] object Growth {
   private final val Most = 4096
   private final val Kept = 1000
 
-  /** What grows in this driver's queries: by run, operator, and a name. */
+  /** The growing quantities of this driver's queries: by run, operator, and a name. */
   private val all: JMap[(UUID, Long, String), Growth] = Recent.map(Kept)
 
-  /** Notes what there is of it at the beginning of a micro-batch, in the driver. */
+  /** Notes a quantity at the beginning of a micro-batch, in the driver. */
   def note(of: (UUID, Long, String), millis: Long, now: Long): Growth = all.synchronized {
     // Taken out first, so that it counts as the newest.
     val growth = Option(all.remove(of)).getOrElse(Growth()).at(millis, now)

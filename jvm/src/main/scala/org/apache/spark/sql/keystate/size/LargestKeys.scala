@@ -12,11 +12,11 @@ import keystate.checkpoint.StoreReader
 import keystate.files.{LocalFolder, StoreLocation}
 import org.apache.spark.sql.keystate.files.SparkCheckpointStorage
 
-/** Which keys have most in a state of a version. It reads files, and so is asked only when the answer
-  * is needed. Of large states it looks at a part of each partition.
+/** The keys with the most elements in a state of a version. It reads files, so it is called only
+  * when the answer is needed. Of large states it reads a part of each partition.
   *
   * @param folder
-  *   the operator's, in the checkpoint
+  *   the operator's folder, in the checkpoint
   */
 private[keystate] final class LargestKeys(
     folder: Path,
@@ -54,6 +54,6 @@ private[keystate] final class LargestKeys(
 private object LargestKeys {
   private final val Shown = 5
 
-  /** How many entries are looked at. */
+  /** How many entries are read. */
   private final val Entries = 1000000
 }

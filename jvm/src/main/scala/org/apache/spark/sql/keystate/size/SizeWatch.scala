@@ -13,17 +13,17 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.metadata.StateChanges
 import org.apache.spark.sql.keystate.metrics.Recent
 
-/** Looks how large an operator's state is after a micro-batch, in the driver.
+/** Checks the size of an operator's state after a micro-batch, in the driver.
   *
-  * What it decides depends only on the state: with limits of entries a micro-batch that is run again
+  * The decision depends only on the state: with limits of entries a micro-batch that is run again
   * fails again.
   *
   * @param name
-  *   the operator's
+  *   the operator's name
   * @param budget
   *   None without a limit
   * @param sizes
-  *   what the partitions had after the micro-batch; empty without a limit
+  *   the sizes of the partitions after the micro-batch; empty without a limit
   */
 private[keystate] final class SizeWatch(
     info: StatefulOperatorStateInfo,
@@ -58,12 +58,12 @@ private[keystate] final class SizeWatch(
       s"${limit.unit} (${limit.setBy})"
   }
 
-  /** What the progress tells.
+  /** The metrics for the progress.
     *
     * @param millis
     *   when the micro-batch began
     * @param entries
-    *   of all states, after it
+    *   the entries of all states, after it
     */
   def metrics(millis: Long, entries: Long): Map[String, Long] = {
     def grown(what: String, now: Long) =
@@ -89,6 +89,6 @@ private[keystate] object SizeWatch {
   /** -1: not at this rate. */
   final val MinutesToLimit = "keystateMinutesToLimit"
 
-  /** What was warned of, by run. */
+  /** The limits with a warning so far, by run. */
   private val warned: JSet[(UUID, Limit)] = Recent.set(1000)
 }

@@ -14,17 +14,17 @@ import keystate.backend.{Change, Expiry, GroupedKey, Layout, StateFamily, StateV
 import org.apache.spark.sql.keystate.encoding.StateRows
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
-/** What the entries of a state tell, or some of them: how large values are, which keys have most,
-  * when timers are due, how old entries are. Entries come in the order of their groups and keys.
+/** Statistics of a state's entries, or of some of them: how large values are, which keys have the
+  * most, when timers are due, how old entries are. Entries come ordered by group and key.
   *
   * @param keySchema
   *   None if the key columns are not known; then keys are shown in hexadecimal
   * @param watermark
   *   after the last micro-batch, in ms since the epoch: the clock of event-time timers
   * @param batchTime
-  *   of the last micro-batch, likewise: the clock of processing-time timers
+  *   the time of the last micro-batch, likewise: the clock of processing-time timers
   * @param untouched
-  *   is shown all keys
+  *   receives all keys
   */
 private[keystate] final class StateSample(
     family: StateFamily,
@@ -98,7 +98,7 @@ private[keystate] final class StateSample(
     ofKey = ofKey.copy(bytes = ofKey.bytes + length, elements = ofKey.elements + elements(change))
   }
 
-  /** How many elements of a list, or entries of a map, a stored entry has. */
+  /** The number of elements of a list, or entries of a map, in a stored entry. */
   private def elements(change: Change): Long =
     if (!isList) 1
     else {
@@ -192,7 +192,7 @@ private[keystate] object StateSample {
   /** A key, how many bytes all of its entries have, and how many elements they are. */
   private final case class Large(key: Array[Byte], bytes: Long, elements: Long)
 
-  /** Where a key begins and ends in that of an entry. */
+  /** The bounds of a key within an entry key. */
   private def keyIn(family: StateFamily, entry: Array[Byte]): (Int, Int) = {
     val end = if (family.layout == Layout.Grouped) GroupedKey.userKeyOffset(entry) else -1
     if (end < 0) (0, entry.length) else (4, end)

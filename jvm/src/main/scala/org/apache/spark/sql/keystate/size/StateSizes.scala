@@ -2,14 +2,14 @@ package org.apache.spark.sql.keystate.size
 
 import keystate.version.Manifest
 
-/** How large a partition's state is in a version.
+/** The size of a partition's state in a version.
   *
   * @param id
-  *   of the version; None with checkpoint format v1
+  *   the id of the version; None with checkpoint format v1
   * @param entries
-  *   by the names of states
+  *   the number of entries, by the names of states
   * @param bytes
-  *   of all its run files
+  *   the bytes of all its run files
   */
 private[keystate] final case class StateSizes(
     id: Option[String],

@@ -4,11 +4,11 @@ import java.nio.ByteBuffer
 
 import scala.collection.mutable
 
-/** Which keys of a state were not written for the longest: not by any micro-batch after some version,
-  * and of a state with a time to live, by what its entries say.
+/** The keys of a state that were not written for the longest time: not by any micro-batch after
+  * some version, and in a state with a time to live, according to the entries' timestamps.
   *
-  * A key that is told was not written since. That of others is not known: their entries may have been
-  * merged with later ones.
+  * A reported key was certainly not written since. For other keys that is unknown: their entries
+  * may have been merged with later ones.
   */
 private[keystate] final class UntouchedKeys {
   import UntouchedKeys._
@@ -36,7 +36,7 @@ private[keystate] final class UntouchedKeys {
   /** How many keys were not written since. */
   def count: Long = number
 
-  /** Those that were written first, or else that are the largest. */
+  /** The keys that were written first or, without times, the largest ones. */
   def first: Seq[Key] = longest.clone().dequeueAll.reverse
 }
 

@@ -1,6 +1,6 @@
 package org.apache.spark.sql.keystate
 
-/** How large states are: what tasks tell of it, limits and how soon they are reached, and what some of
-  * the entries tell.
+/** The sizes of states: the reports of tasks, limits and how soon they are reached, and statistics
+  * of some of the entries.
   */
 package object size

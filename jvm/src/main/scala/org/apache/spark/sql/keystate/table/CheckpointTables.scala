@@ -21,7 +21,7 @@ import org.apache.spark.sql.keystate.files.CheckpointFiles
 import org.apache.spark.sql.keystate.spec.{StateSpec, SystemColumnFamilies}
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
-/** Which version of a table is meant. */
+/** Selects a version of a table. */
 private[keystate] sealed trait AsOf
 
 private[keystate] object AsOf {
@@ -32,13 +32,14 @@ private[keystate] object AsOf {
   final case class Time(millis: Long) extends AsOf
 }
 
-/** The tables of a checkpoint. A state is one, and so are the timers of an operator; `$changes` after
-  * the name is what each version changed of it. `$operators` and `$versions` tell what there is.
+/** The tables of a checkpoint. Each state is one, and so are the timers of an operator; with
+  * `$changes` after the name, the table has the changes of each version. `$operators` and
+  * `$versions` list the operators and versions.
   *
   * @param checkpoint
-  *   where it is
+  *   its path
   * @param operator
-  *   the number or the name of the only operator that is meant; None: all
+  *   the number or the name of the only operator that counts; None: all
   */
 private[keystate] final class CheckpointTables(
     conf: Configuration,
@@ -49,7 +50,7 @@ private[keystate] final class CheckpointTables(
 
   private val location = CheckpointFiles.qualified(checkpoint, conf)
 
-  /** As errors and plans show it. */
+  /** The name in errors and plans. */
   private def fullName(table: String): String =
     (checkpoint +: operator.toSeq).map(part => s"`$part`").mkString("", ".", s".$table")
 

@@ -6,7 +6,7 @@ import org.apache.spark.sql.types.{DataType, StructType}
 /** The columns that a query asks for, and of structs in them only these fields. */
 private[table] object Pruned {
 
-  /** Makes rows with what is wanted of rows with all columns. */
+  /** Projects rows with all columns to the wanted ones. */
   def projection(all: StructType, wanted: StructType): UnsafeProjection = {
     val columns = wanted.map { field =>
       val i = all.fieldIndex(field.name)

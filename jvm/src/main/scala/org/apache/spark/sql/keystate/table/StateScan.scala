@@ -11,8 +11,8 @@ import org.apache.spark.util.SerializableConfiguration
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import org.apache.spark.sql.keystate.operator.{KeyReader, Routing}
 
-/** Reads a table in parallel, by key groups: the partitions of the query are cut where there are
-  * fewer of them than cores. If the filters tell the keys, only these keys' entries are read.
+/** Reads a table in parallel, by key groups: if the query has fewer partitions than cores, they are
+  * divided. If the filters determine the keys, only these keys' entries are read.
   */
 private[table] final class StateScan(
     name: String,
@@ -72,8 +72,8 @@ private[table] final class StateScan(
   )
 }
 
-/** A key of which the entries are read. */
+/** A key whose entries are read. */
 private[table] final case class WantedKey(group: Int, bytes: Array[Byte])
 
-/** What one task reads. */
+/** The pieces that one task reads. */
 private[table] final case class TablePieces(pieces: Seq[TablePiece]) extends InputPartition

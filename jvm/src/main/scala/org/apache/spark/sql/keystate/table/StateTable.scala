@@ -22,7 +22,7 @@ private[table] abstract class ReadTable(override val name: String) extends Suppo
 /** A state, or the changes of one.
   *
   * @param versions
-  *   those that are read, of the ones from this to that
+  *   the versions that are read, within this range
   */
 private[table] final class StateTable(
     name: String,

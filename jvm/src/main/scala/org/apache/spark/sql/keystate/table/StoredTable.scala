@@ -7,14 +7,14 @@ import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import org.apache.spark.sql.keystate.checkpoint.StoredState
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, SystemColumnFamilies}
 
-/** What a table has rows of: a state of keys or the timers of an operator, or the changes of one of
-  * these. Tasks get it.
+/** The rows of a table: a keyed state or the timers of an operator, or the changes of one of these.
+  * Tasks get it.
   *
   * @param folder
-  *   the operator's
+  *   the operator's folder
   * @param family
-  *   the state as it is in the version that is read, or in the last one: older entries are read with
-  *   its type
+  *   the state in the version that is read, or in the last one: older entries are read with its
+  *   type
   */
 private[table] final case class StoredTable(
     folder: String,

@@ -6,18 +6,18 @@ import org.apache.spark.sql.connector.expressions.filter.Predicate
 import org.apache.spark.sql.connector.expressions.{Literal => V2Literal, NamedReference}
 import org.apache.spark.sql.types.{DataType, LongType}
 
-/** What the filters of a query leave of a table. Spark filters the rows all the same: so a filter
-  * that is not understood here only costs time.
+/** The part of a table that a query's filters leave. Spark filters the rows as well: so an
+  * unsupported filter here only costs time.
   *
   * @param predicates
-  *   all of which hold
+  *   conditions that all hold
   */
 private[table] final class TableFilters(predicates: Seq[Predicate], table: StoredTable) {
   import TableFilters._
 
   private val keySchema = table.keySchema
 
-  /** The keys, if the filters tell them whole, and there are not too many. */
+  /** The keys, if the filters determine them completely, and there are not too many. */
   val keys: Option[Seq[InternalRow]] =
     if (!UnsafeRowUtils.isBinaryStable(keySchema)) None
     else whole.orElse(byColumns)
@@ -60,7 +60,7 @@ private[table] final class TableFilters(predicates: Seq[Predicate], table: Store
       }
     }
 
-  /** Those that make a scan read less. */
+  /** The filters that make a scan read less. */
   def used: Array[Predicate] = predicates.filter { predicate =>
     val names = predicate.references.map(_.fieldNames.head).toSet
     names == Set(StoredTable.Key) && keys.isDefined ||

@@ -1,4 +1,4 @@
 package org.apache.spark.sql.keystate
 
-/** States of a checkpoint as tables of Spark SQL, which can only be read. */
+/** States of a checkpoint as read-only tables of Spark SQL. */
 package object table

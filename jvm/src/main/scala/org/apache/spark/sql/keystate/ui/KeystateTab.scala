@@ -5,8 +5,8 @@ import scala.jdk.CollectionConverters._
 import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.ui.{SparkUI, SparkUITab}
 
-/** A tab of Spark's web UI that shows the state of running queries. It collects nothing: what it
-  * shows is read when somebody looks.
+/** A tab of Spark's web UI that shows the state of running queries. It collects nothing: its
+  * content is read when somebody opens it.
   *
   * Relies on Spark's UI classes, and on the list of running queries that the sessions of a driver
   * share.

@@ -6,12 +6,12 @@ import org.apache.spark.sql.streaming.StateOperatorProgress
 
 import org.apache.spark.sql.keystate.metrics.WorkerTimes
 
-/** Where the time of an operator's tasks went in a micro-batch, added up over all of them, in ms.
+/** How the time of an operator's tasks in a micro-batch is divided, summed over all of them, in ms.
   *
   * @param workerStart
-  *   until their Python workers had begun; None if they have none
+  *   until their Python workers had started; None if they have none
   * @param worker
-  *   in these workers, with what they waited for rows and state; None if they have none
+  *   in these workers, including waits for rows and state; None if they have none
   * @param jvm
   *   the rest, with the commits
   */

@@ -21,8 +21,8 @@ import org.apache.spark.sql.keystate.checkpoint.{CheckpointReport, QueryCheckpoi
 import org.apache.spark.sql.keystate.files.{OffsetEntry, QueryLogs}
 import org.apache.spark.sql.keystate.metrics.LastSamples
 
-/** For each running query with state: what its last progress tells of its operators, and what its
-  * checkpoint tells of states and partitions after the last committed micro-batch.
+/** For each running query with state: its operators from its last progress, and its states and
+  * partitions from its checkpoint after the last committed micro-batch.
   */
 private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamExecution])
     extends WebUIPage("") {
@@ -35,7 +35,7 @@ private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamE
     UIUtils.headerSparkPage(request, "Keystate", content, tab)
   }
 
-  /** Before its first progress nothing tells whether a query has state. */
+  /** Before its first progress it is unknown whether a query has state. */
   private def hasState(query: StreamExecution): Boolean =
     Option(query.lastProgress).forall(_.stateOperators.nonEmpty)
 
@@ -122,7 +122,7 @@ private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamE
       .flatMap { case (_, entry) =>
         OffsetEntry.setting(entry, SQLConf.STATE_STORE_PROVIDER_CLASS.key)
       }
-    // Of a query on another provider Spark's metrics are all there is to show.
+    // For a query on another provider there are only Spark's metrics to show.
     Try(
       Option
         .when(provider.contains(Settings.ProviderClass)) {

@@ -37,7 +37,7 @@ final class AutoStateBackendFactory private[keystate] (heap: HeapShare, maxHeap:
   private var onHeap = true
   // Whether RocksDB's library is available; true until a try fails.
   private var canMove = true
-  // As measured when the store was last on the heap, or as in the manifest.
+  // The size when the store was last on the heap, or the one in the manifest.
   private var bytesPerEntry = 0L
 
   def this() = this(HeapShare.ofThisJvm, () => Runtime.getRuntime.maxMemory)

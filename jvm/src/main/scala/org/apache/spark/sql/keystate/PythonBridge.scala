@@ -101,14 +101,14 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     )
   }
 
-  /** Makes the rows of a group fewer before a shuffle, see [[PartialAggregate]].
+  /** Reduces the rows of a group before a shuffle, see [[PartialAggregate]].
     *
     * @param selected
-    *   JSON of what is selected before and after, see [[Selected]]
+    *   JSON of the projections before and after, see [[Selected]]
     * @param groupColumns
-    *   how many of the first columns that are read tell the group
+    *   how many of the first projected columns identify the group
     * @return
-    *   what is made of these columns, and of one for each function
+    *   the result columns for these columns, and one for each function
     */
   def partialAggregate(
       rows: Dataset[_],
@@ -119,14 +119,14 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     ClassicDataset.ofRows(session, PartialAggregate.of(planOf(read), groupColumns, functions))
   }
 
-  /** Makes the rows of a group fewer before a shuffle, see [[DistinctHashes]].
+  /** Reduces the rows of a group before a shuffle, see [[DistinctHashes]].
     *
     * @param selected
-    *   JSON of what is selected before and after, see [[Selected]]
+    *   JSON of the projections before and after, see [[Selected]]
     * @param groupColumns
-    *   how many of the first columns that are read tell the group; the others are values
+    *   how many of the first projected columns identify the group; the others are values
     * @param wanted
-    *   JSON of how many hashes are wanted of each value
+    *   JSON of the number of hashes wanted for each value
     */
   def distinctHashes(
       rows: Dataset[_],

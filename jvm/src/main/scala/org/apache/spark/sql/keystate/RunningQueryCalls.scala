@@ -82,7 +82,7 @@ private[keystate] trait RunningQueryCalls {
 
   def listenForRescales(checkpoint: String, isOn: Boolean): Unit = requests(checkpoint).listen(isOn)
 
-  /** As JSON: the numbers of partitions by the requests' ids. */
+  /** The requested numbers of partitions by the requests' ids, as JSON. */
   def waitingRescales(checkpoint: String): String =
     compact(render(map2jvalue(requests(checkpoint).waiting.toMap)))
 

@@ -8,8 +8,8 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 import org.apache.spark.sql.streaming.{OutputMode, TimeMode}
 import org.apache.spark.sql.types.StructType
 
-/** As [[TransformWithStateOnKeystate]], for Spark's operator for Python, of both kinds. `copy` is
-  * overridden because Spark's tree transformations make new nodes by it.
+/** The same as [[TransformWithStateOnKeystate]], for Spark's operator for Python, of both kinds.
+  * `copy` is overridden because Spark's tree transformations call it to make new nodes.
   */
 private[keystate] final class TransformWithStateInPySparkOnKeystate(
     functionExpr: Expression,

@@ -49,7 +49,7 @@ private[keystate] object OperatorRecord {
   private val NoCheckpoint = "<unknown>"
 
   /** Records that were read, by run, operator and wanted max parallelism. Spark plans an operator
-    * anew for each micro-batch, but a record is read once in a query's run.
+    * again for each micro-batch, but a record is read once in a query's run.
     */
   private val known: JMap[(String, Long, Option[Int]), OperatorRecord] =
     Recent.map(KeptInMemory)

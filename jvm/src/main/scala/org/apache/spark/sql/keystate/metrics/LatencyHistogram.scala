@@ -45,7 +45,7 @@ private[keystate] final class LatencyHistogram extends Serializable {
 }
 
 private[keystate] object LatencyHistogram {
-  private final val Bits = 3 // of a duration that tell its bucket, after the first one that is set
+  private final val Bits = 3 // bits of a duration after its first set bit, which select its bucket
   private final val Parts = 1 << Bits
   private final val Buckets = (64 - Bits) * Parts
 

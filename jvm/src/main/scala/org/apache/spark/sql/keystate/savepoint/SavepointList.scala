@@ -15,7 +15,7 @@ private[keystate] final class SavepointList(root: Path, conf: Configuration) {
 
   private val records = new SavepointRecords(root, conf)
 
-  /** As JSON, ordered by micro-batch, and then by time, because clocks are set back.
+  /** The savepoints as JSON, ordered by micro-batch, and then by time: clocks may be set back.
     *
     * @param in
     *   the folder whose savepoints are listed; None for all

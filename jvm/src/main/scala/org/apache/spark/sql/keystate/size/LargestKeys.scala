@@ -27,7 +27,7 @@ private[keystate] final class LargestKeys(
 ) {
   import LargestKeys._
 
-  /** As text, each with its elements. */
+  /** The keys as text, each with its number of elements. */
   def of(state: String): Seq[String] = {
     val local = new LocalFolder(() => Utils.createTempDir(namePrefix = "keystate-sizes"))
     try {

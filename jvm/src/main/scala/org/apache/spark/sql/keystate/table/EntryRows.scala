@@ -16,7 +16,7 @@ import org.apache.spark.sql.keystate.state.Timers
 private[table] final class EntryRows(table: StoredTable, wanted: Set[String]) {
   import EntryRows._
 
-  /** Of a table of anything but timers. */
+  /** The state, for any table except one of timers. */
   lazy val state = new StoredState(table.family, table.keySchema)
 
   private val schema: StructType = table.schema

@@ -48,11 +48,15 @@ private[keystate] final class Promotion(
   /** Gives the copy the place of the original, whose last micro-batch is `batch`. */
   def run(batch: Long): Unit = {
     carry(original, copy, batch)
+    // If this is cut off, whoever starts the copy does what is done here at the end.
+    val numbers = operators.map { case (number, as) => s"$number" -> as }
+    requestsOf(copy).writeOrigin(ForgetFiles.Origin(s"$original", batch, numbers))
     carryRequests(batch)
     if (lastBatch(original) != batch) throw KeystateErrors.queryIsRunning(s"$original")
     CheckpointOwner.move(original, copy)
     // From now on requests get the error that the original has moved.
     carryRequests(batch)
+    requestsOf(copy).deleteOrigin()
   }
 
   /** Call it whatever the outcome. */

@@ -78,11 +78,11 @@ private[keystate] final class KeyRequests(checkpoint: QueryCheckpoint, operator:
   def traces(keys: JValue): JValue = {
     val wanted = parsed(keys)
     val asked = new ForgetFiles(checkpoint.root, checkpoint.conf)
-    val (requests, claims) = asked.list()
+    val listed = asked.list()
     def has(keys: Seq[ForgottenKey]) = keys.exists(key => wanted.exists(_.isSame(key)))
     ("version" -> last.version) ~
-      ("requests" -> requests.toSeq.filter(asked.keysOf(_).exists(has))) ~
-      ("claims" -> claims.filter(asked.claimOf(_).exists(claim => has(claim.keys)))) ~
+      ("requests" -> listed.requests.toSeq.filter(asked.keysOf(_).exists(has))) ~
+      ("claims" -> listed.claims.filter(asked.claimOf(_).exists(claim => has(claim.keys)))) ~
       ("files" -> wanted.flatMap(filesWith))
   }
 

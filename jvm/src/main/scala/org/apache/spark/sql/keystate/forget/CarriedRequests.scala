@@ -16,9 +16,9 @@ private[keystate] final class CarriedRequests(
     operators: Long => Option[Long]
 ) {
   // The claims first: a request without a claim then still exists.
-  private val (ids, batches) = from.list()
-  private val claims = batches.flatMap(from.claimOf(_))
-  private val requests = ids.toSeq.sorted.flatMap(id => from.keysOf(id).map(id -> _))
+  private val listed = from.list()
+  private val claims = listed.claims.flatMap(from.claimOf(_))
+  private val requests = listed.requests.toSeq.sorted.flatMap(id => from.keysOf(id).map(id -> _))
 
   /** Throws if the copy can't forget a key that nobody has forgotten yet.
     *
@@ -55,4 +55,19 @@ private[keystate] final class CarriedRequests(
 
   private def renumbered(keys: Seq[ForgottenKey]): Seq[ForgottenKey] =
     keys.flatMap(key => operators(key.operator).map(as => key.copy(operator = as)))
+}
+
+private[keystate] object CarriedRequests {
+
+  /** Takes along what the original was asked for before it moved to this copy, and after its promotion
+    * had looked: that may have been cut off before it looked again.
+    */
+  def late(to: ForgetFiles): Unit = {
+    to.origin.foreach { origin =>
+      val operators = origin.operators.map { case (number, as) => number.toLong -> as }
+      new CarriedRequests(to.of(origin.checkpoint), origin.batch, operators.get)
+        .write(to, origin.batch + 1)
+    }
+    to.deleteOrigin()
+  }
 }

@@ -5,7 +5,7 @@ import java.util.{Base64, UUID}
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.{FileAlreadyExistsException, Path}
 import org.json4s.JsonDSL._
-import org.json4s.{DefaultFormats, Formats, JValue}
+import org.json4s.{DefaultFormats, Extraction, Formats, JObject, JValue}
 
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 
@@ -19,14 +19,32 @@ private[keystate] final class ForgetFiles(checkpoint: Path, conf: Configuration)
   private val folder = new Path(checkpoint, "_keystate/forget")
   private lazy val files = CheckpointFiles.create(folder, conf)
 
-  /** The ids of the requests, and the micro-batches that have claims. */
-  def list(): (Set[String], Seq[Long]) = {
+  def list(): Listed = {
     val names = CheckpointFiles.names(files, folder)
-    (
+    Listed(
       names.collect { case Request(id) => id }.toSet,
-      names.collect { case Claim(batch) => batch.toLong }.sorted
+      names.collect { case Claim(batch) => batch.toLong }.sorted,
+      names.contains(OriginName)
     )
   }
+
+  /** The files of another checkpoint. */
+  def of(other: String): ForgetFiles = new ForgetFiles(new Path(other), conf)
+
+  /** Notes where this copy comes from: requests that the original gets until the copy has its place
+    * are carried out here.
+    */
+  def writeOrigin(origin: Origin): Unit = {
+    files.mkdirs(folder)
+    val fields = Extraction.decompose(origin).asInstanceOf[JObject]
+    CheckpointFiles.writeJson(files, originFile, fields, overwriteIfPossible = true)
+  }
+
+  def origin: Option[Origin] = CheckpointFiles.readJson(files, originFile)(_.extract[Origin])
+
+  def deleteOrigin(): Unit = files.delete(originFile)
+
+  private def originFile = new Path(folder, OriginName)
 
   /** Writes a request; returns its id. */
   def request(keys: Seq[ForgottenKey]): String = {
@@ -82,8 +100,33 @@ private[keystate] final class ForgetFiles(checkpoint: Path, conf: Configuration)
 
 private[keystate] object ForgetFiles {
   private implicit val formats: Formats = DefaultFormats
+  private final val OriginName = "origin"
   private val Request = """([0-9a-f-]{36})\.request""".r
   private val Claim = """(\d{1,18})\.claim""".r
+
+  /** @param requests
+    *   the ids of the requests
+    * @param claims
+    *   the micro-batches that have claims
+    * @param hasOrigin
+    *   whether there is an [[Origin]]
+    */
+  final case class Listed(
+      requests: Set[String] = Set.empty,
+      claims: Seq[Long] = Nil,
+      hasOrigin: Boolean = false
+  )
+
+  /** Where a copy comes from that is about to take the place of a checkpoint.
+    *
+    * @param checkpoint
+    *   the path of the original
+    * @param batch
+    *   the last micro-batch that the copy has of the original
+    * @param operators
+    *   the operators whose keys are unchanged in the copy, and their numbers there
+    */
+  final case class Origin(checkpoint: String, batch: Long, operators: Map[String, Long])
 
   private def keyOf(json: JValue) = ForgottenKey(
     (json \ "operator").extract[Long],

@@ -87,11 +87,13 @@ private[keystate] final class Forgetting(files: ForgetFiles, mayBeReplayed: Long
     val replayed = mayBeReplayed(batch)
     // Nobody can ask before the first micro-batch of all.
     if (batch > 0 || replayed) {
-      val (requests, batches) = files.list()
-      batches.flatMap(files.claimOf(_)).foreach(add)
+      val found = files.list()
+      if (found.hasOrigin) CarriedRequests.late(files)
+      val listed = if (found.hasOrigin) files.list() else found
+      listed.claims.flatMap(files.claimOf(_)).foreach(add)
       if (replayed && !claims.exists(_.batch == batch))
         add(files.claim(ForgetClaim(batch, Nil, Nil)))
-      waiting = requests -- claimed
+      waiting = listed.requests -- claimed
       planned = batch - 1
       deleteDone()
     }
@@ -146,8 +148,8 @@ private[keystate] final class Forgetting(files: ForgetFiles, mayBeReplayed: Long
       }
 
   private def look(): Unit = {
-    val (requests, _) = files.list()
-    synchronized { waiting = requests -- claimed }
+    val listed = files.list()
+    synchronized { waiting = listed.requests -- claimed }
     lookedAt = System.nanoTime
   }
 

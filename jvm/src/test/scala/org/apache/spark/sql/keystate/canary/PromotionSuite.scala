@@ -17,6 +17,7 @@ import org.apache.spark.util.Utils
 import keystate.errors.KeystateException
 import keystate.faults.{FaultFileSystem, FaultPlan, ObjectFileSystem}
 import org.apache.spark.sql.keystate.files.{CheckpointFiles, CheckpointOwner, OwnerFiles}
+import org.apache.spark.sql.keystate.forget.{ForgetFiles, Forgetting, ForgottenKey}
 
 /** Whatever cuts off a promotion, and whoever starts a query meanwhile: exactly one of the original
   * and the copy can be started. On a file system that only can create a file that is not there.
@@ -78,7 +79,7 @@ class PromotionSuite extends AnyFunSuite {
     }
 
     private def promote(conf: Configuration): Unit = {
-      val promotion = new Promotion(original, copy, Map.empty, conf)
+      val promotion = new Promotion(original, copy, Map(0L -> 1L), conf)
       promotion.begin()
       try {
         writeCopy(conf)
@@ -88,8 +89,8 @@ class PromotionSuite extends AnyFunSuite {
 
     def promote(): Unit = promote(whole)
     def promoteWithFault(): Unit = promote(faulty)
-    def undo(): Boolean = new Promotion(original, copy, Map.empty, whole).undo(0)
-    def undoWithFault(): Boolean = new Promotion(original, copy, Map.empty, faulty).undo(0)
+    def undo(): Boolean = new Promotion(original, copy, Map(0L -> 1L), whole).undo(0)
+    def undoWithFault(): Boolean = new Promotion(original, copy, Map(0L -> 1L), faulty).undo(0)
 
     def start(place: Path): Unit = CheckpointOwner.take(place, whole, "start")
 
@@ -107,6 +108,19 @@ class PromotionSuite extends AnyFunSuite {
       }
       assert(found.size == 1, found)
       found.head.getName
+    }
+
+    /** Asks that a key be forgotten. Returns whether that is promised. */
+    def ask(): Boolean = Try {
+      new ForgetFiles(original, whole).request(Seq(ForgottenKey(0, 7, Array[Byte](1))))
+      CheckpointOwner.checkFinished(original, CheckpointFiles.create(original, whole))
+    }.isSuccess
+
+    /** The operators that forget it in the next micro-batch of the one that can be started. */
+    def forgets: Seq[Long] = {
+      val place = if (startable == "copy") copy else original
+      val forgetting = new Forgetting(new ForgetFiles(place, whole), _ => false)
+      forgetting.plan(1).flatMap(_.keys).map(_.operator)
     }
 
     def has(place: Path, claimed: Map[Any, Any]): Boolean = {
@@ -151,6 +165,9 @@ class PromotionSuite extends AnyFunSuite {
     }
     val _ = assert(last.get > 15) // so many it has at least
   }
+
+  /** How many requests after a forget request a driver may die. */
+  private final val LongestTail = 25
 
   private def promoted(one: Case): Unit = {
     one.promote()
@@ -208,6 +225,36 @@ class PromotionSuite extends AnyFunSuite {
       assert(one.startable == (if (done) "copy" else "original"))
     }
     assert(seen.size == 2)
+  }
+
+  test("a key that is to be forgotten is so, whenever it is asked for and the driver dies") {
+    var promised = 0
+    val holds = Iterator.from(1).map { held =>
+      var happened = true
+      Iterator.from(held + 1).take(LongestTail).takeWhile(_ => happened).foreach { dead =>
+        withCase { one =>
+          one.plan.add("fault", "any", held, "hold")
+          one.plan.add("death", "any", dead, "dead")
+          val works = new Thread(() => Try(one.promoteWithFault()): Unit)
+          works.start()
+          while (!one.plan.happened("fault") && works.isAlive) Thread.sleep(1)
+          happened = one.plan.happened("fault")
+          val isPromised = one.ask()
+          one.plan.release("fault")
+          works.join()
+          claims.clear()
+          one.plan.clear()
+          if (isPromised) {
+            promised += 1
+            withClue(s"held at $held, dead at $dead: ") {
+              assert(one.forgets == Seq(if (one.startable == "copy") 1L else 0L))
+            }
+          }
+        }
+      }
+      happened
+    }
+    val _ = assert(holds.takeWhile(identity).size > 15 && promised > 100)
   }
 
   test("another driver starts the copy in a promotion: it runs only once that has the place") {

@@ -8,6 +8,8 @@ import org.scalatest.funsuite.AnyFunSuite
 
 /** Which micro-batches forget which keys, as drivers come and go. */
 class ForgettingSuite extends AnyFunSuite {
+  import ForgetFiles.Listed
+
   private val key = ForgottenKey(0, 17, Array[Byte](1, 2, 3))
 
   private def newFiles() =
@@ -32,9 +34,9 @@ class ForgettingSuite extends AnyFunSuite {
     val second = run(files)
     assert(hashes(second.plan(7)) == Seq(5L -> 1))
     second.tell(6, 0, Set.empty) // of another batch: a query tells its last progress again
-    assert(files.list() == ((Set(id), Seq(5L))))
+    assert(files.list() == Listed(Set(id), Seq(5L)))
     second.tell(7, 0, Set.empty)
-    assert(files.list() == ((Set.empty, Nil)))
+    assert(files.list() == Listed())
     assert(second.plan(8) == Nil && !second.isWaiting)
     assert(run(files).plan(9) == Nil)
   }

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from keystate import admin
-from keystate.session import FORMAT_KEY
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -144,8 +143,9 @@ class Cell:
     def _writer(self, df: DataFrame, fails: bool, refused: bool) -> Any:
         writer = df.writeStream.option("checkpointLocation", str(self._stream.checkpoint))
         writer = writer.trigger(availableNow=True).outputMode("append")
-        # With checkpoint format 2 Spark can't run a micro-batch again that its file sink has.
-        to_files = not fails and not self._shape.repeats and not (refused and self._is_format_2())
+        # Spark skips a micro-batch that its file sink has: its rows move no watermark, and with
+        # checkpoint format 2 Spark fails.
+        to_files = not fails and not refused and not self._shape.repeats
         if self._setting.sink == "parquet" and to_files:
             return writer.format("parquet").option("path", str(self._folder / "out"))
 
@@ -155,9 +155,6 @@ class Cell:
                 raise ConnectionError("the sink fails")
 
         return writer.foreachBatch(take)
-
-    def _is_format_2(self) -> bool:
-        return str(self._spark.conf.get(FORMAT_KEY, "1")) == "2"
 
     def _refused(self, start: int, partitions: int) -> None:
         """A limit ends the query, with what there is and what there may be."""

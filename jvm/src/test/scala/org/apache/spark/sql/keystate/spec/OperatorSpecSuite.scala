@@ -27,7 +27,7 @@ class OperatorSpecSuite extends AnyFunSuite {
 
   private def withWindows(result: JValue) = {
     val all = JObject(windows.obj :+ ("results" -> JArray(List(result))))
-    JObject(without(operator, "jvm_window_firing").obj :+ ("ended_windows" -> all))
+    JObject(without(operator, "jvm_window_firing").obj :+ ("jvm_window_firing" -> all))
   }
 
   private def without(json: JObject, name: String) = JObject(json.obj.filterNot(_._1 == name))

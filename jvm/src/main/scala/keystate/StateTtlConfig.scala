@@ -144,7 +144,7 @@ object StateTtlConfig {
       set { sweep = Some((cleanupSize, runCleanupForEveryRecord)) }
     }
 
-    /** The same as [[cleanupFullSnapshot]]. Flink's number is accepted and has no effect; a
+    /** Does the same as [[cleanupFullSnapshot]]. Flink's number is accepted and has no effect; a
       * negative one throws IllegalArgumentException.
       */
     def cleanupInRocksdbCompactFilter(queryTimeAfterNumEntries: Long): Builder = {

@@ -181,7 +181,7 @@ def test_the_reference_names_what_exists() -> None:
     """The site can't be built otherwise."""
     hooks = (DOCS / "site" / "hooks.py").read_text()
     pages = hooks.split("\nREFERENCE = {\n")[1].split("\n}\n")[0]
-    named = re.findall(r'"([\w.]+)"', "".join(re.findall(r"\[.*?\]", pages)))
+    named = re.findall(r'"([\w.]+)"', "".join(re.findall(r"\[.*?\]", pages, re.S)))
     assert "_jvm.session" in named
     for name in named:
         assert pydoc.locate(f"keystate.{name}") is not None, name

@@ -51,7 +51,7 @@ REFERENCE = {
             "admin",
             "checkpoints.savepoints",
             "checkpoints.changes",
-            "_checkpoint.reports.CheckpointReport",
+            "checkpoints.reports.CheckpointReport",
             "checkpoints.editor.CheckpointEditor",
         ],
     ),

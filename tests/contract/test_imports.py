@@ -6,22 +6,15 @@ import ast
 import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
-from pathlib import Path
 
-import keystate
 import pytest
 from keystate._types.shown import Shown
 from keystate.tools.page import rendering
 
-PACKAGE = Path(keystate.__file__).parent
+from tests.counts import PACKAGE, Python, module_of
 
-
-def module_of(path: Path) -> str:
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-MODULES = {module_of(path): ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+CODE = Python()
+MODULES = CODE.modules
 PACKAGES = [module_of(path) for path in PACKAGE.rglob("__init__.py")]
 #: What stands on the library: the command, and how reports look.
 TOOLS = ("keystate.__main__", "keystate.tools", "keystate.tools.page")
@@ -29,15 +22,9 @@ TOOLS = ("keystate.__main__", "keystate.tools", "keystate.tools.page")
 
 def imported(node: ast.AST) -> Iterator[str]:
     """The modules of keystate that an import statement names."""
-    names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
     if isinstance(node, ast.ImportFrom):
         assert node.level == 0 and node.module, "imports are absolute"
-        names = [f"{node.module}.{alias.name}" for alias in node.names]
-    for name in names:
-        while name not in MODULES and "." in name:
-            name = name.rpartition(".")[0]
-        if name in MODULES:
-            yield name
+    yield from CODE.named(node)
 
 
 def hidden(node: ast.AST, within: bool = False) -> Iterator[tuple[int, str]]:

@@ -229,8 +229,7 @@ final class VersionedStore(
     val entryCounts = families.iterator.map { family =>
       family.id -> EntryCounts(base.partitioning.ownGroups.map(backend.count(family.id, _)))
     }.toMap
-    val numKeys = entryCounts.valuesIterator.map(_.total).sum
-    base.copy(
+    val next = base.copy(
       version = version,
       id = id,
       baseId = base.id,
@@ -243,9 +242,11 @@ final class VersionedStore(
       families = families.toSeq,
       entryCounts = entryCounts,
       runs = runs,
-      mergedAt = merged.mergedAt,
-      entryBytes = mover.flatMap(_.entryBytes(backend, numKeys)).orElse(base.entryBytes)
+      mergedAt = merged.mergedAt
     )
+    mover.flatMap(_.entryBytes(backend, next.numKeys)).fold(next) { measured =>
+      next.copy(entryBytes = Some(measured))
+    }
   }
 
   /** Whether the first batch was started with another number of partitions, see

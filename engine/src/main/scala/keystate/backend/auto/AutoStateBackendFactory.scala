@@ -62,8 +62,9 @@ final class AutoStateBackendFactory private[keystate] (heap: HeapShare, maxHeap:
 
   // Until most entries are loaded, the loaded ones may belong to states with smaller entries.
   override def entryBytes(backend: KeyedStateBackend, entries: Long): Option[Long] = backend match {
-    case tables: HeapStateBackend if tables.entriesHeld > entries / 2 =>
-      Some((tables.memoryUsed + tables.entriesHeld - 1) / tables.entriesHeld)
+    case tables: HeapStateBackend =>
+      val held = tables.entriesHeld
+      Option.when(held > entries / 2)((tables.memoryUsed + held - 1) / held)
     case _ => None
   }
 

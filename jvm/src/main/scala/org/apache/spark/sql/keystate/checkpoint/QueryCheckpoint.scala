@@ -141,15 +141,16 @@ private[keystate] final class QueryCheckpoint(val conf: Configuration, val locat
     * states. No query starts without the files that the newest metadata names.
     */
   def lostMetadata: Seq[KeystateException] = {
-    val all = operators.filter(_ => committed.nonEmpty).filter(metadataFile(_).isEmpty)
+    val found = operators.map(operator => operator -> metadataFile(operator))
+    val lost = found.collect { case (operator, None) if committed.nonEmpty => operator }
     val schemas = for {
-      operator <- operators
-      (_, JArray(named)) <- metadata(operator).filterField(_._1 == "stateSchemaFilePaths")
+      (operator, Some(metadata)) <- found
+      (_, JArray(named)) <- json(metadata).filterField(_._1 == "stateSchemaFilePaths")
       JString(path) <- named
       file = SparkStoreMetadata.schemaFile(path, operator, operatorFolder(operator).getParent)
       if !files.exists(file)
     } yield file
-    (all.map(metadataFolder) ++ schemas).map(path => KeystateErrors.fileGone(s"$path", location))
+    (lost.map(metadataFolder) ++ schemas).map(path => KeystateErrors.fileGone(s"$path", location))
   }
 
   /** The number of partitions of an operator's state after a micro-batch. */

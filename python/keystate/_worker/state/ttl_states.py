@@ -11,7 +11,7 @@ from typing import Any
 from keystate._worker.state.lists import WorkerListState
 from keystate._worker.state.maps import WorkerMapState
 from keystate._worker.state.sorted_maps import WorkerSortedMapState
-from keystate._worker.state.uses import Uses
+from keystate._worker.state.uses import MapUses, Uses
 from keystate._worker.state.values import (
     ValueLikeState,
     WorkerAggregatingState,
@@ -161,7 +161,7 @@ class TtlMapState(MapState[Any, Any]):
         uses: takes the notes.
     """
 
-    def __init__(self, state: Any, uses: Uses) -> None:
+    def __init__(self, state: Any, uses: MapUses) -> None:
         self._state = state
         self._cursor = state._cursor
         self._key_class = state._key_class

@@ -64,10 +64,6 @@ class Uses:
             self._keep(entry)
         self._used.pop(entry, None)
 
-    def of_slot(self, slot: int) -> list[Any]:
-        """The entries of a slot that were used."""
-        return [entry for entry in self._used if entry[0] == slot]
-
     def _time(self) -> int:
         """The event time of the row or timer; the JVM takes the watermark if it is later."""
         cursor = self._cursor
@@ -116,7 +112,19 @@ class Uses:
         return slot
 
 
-class ListUses(Uses):
+class _PartUses(Uses):
+    """The base where an entry is a slot, and which part of its value."""
+
+    def of_slot(self, slot: int) -> list[Any]:
+        """The entries of a slot that were used."""
+        return [entry for entry in self._used if entry[0] == slot]
+
+    def _slot_of(self, entry: Any) -> int:
+        slot: int = entry[0]
+        return slot
+
+
+class ListUses(_PartUses):
     """Slots, and whether all of the list was used or what was added last."""
 
     def types(self) -> dict[str, pa.DataType]:
@@ -126,12 +134,8 @@ class ListUses(Uses):
         whole = pa.array([entry[1] for entry in used], pa.bool_())
         return {**super()._encode(used, times), Part.USED_WHOLE: whole}
 
-    def _slot_of(self, entry: Any) -> int:
-        slot: int = entry[0]
-        return slot
 
-
-class MapUses(Uses):
+class MapUses(_PartUses):
     """Slots and user keys, as they are in cells.
 
     Args:
@@ -160,7 +164,3 @@ class MapUses(Uses):
     def _encode(self, used: list[Any], times: list[int]) -> dict[str, pa.Array]:
         keys = self._encode_keys([key for _, key in used], [slot for slot, _ in used])
         return {**super()._encode(used, times), Part.USED_KEYS: keys}
-
-    def _slot_of(self, entry: Any) -> int:
-        slot: int = entry[0]
-        return slot

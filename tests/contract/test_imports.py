@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 
 import pytest
-from keystate._types.shown import Shown
+from keystate.checkpoints.shown import Shown
 from keystate.tools.page import rendering
 
 from tests.counts import PACKAGE, Python, module_of
@@ -69,7 +69,7 @@ def test_the_library_imports_no_tools() -> None:
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and is_tool(node.value)
     ]
-    assert named == ["keystate._types.shown"]
+    assert named == ["keystate.checkpoints.shown"]
 
 
 def test_each_report_has_a_renderer() -> None:

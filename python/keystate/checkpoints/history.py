@@ -13,8 +13,8 @@ from pyspark.sql import types as T
 from keystate._jvm import bridge
 from keystate._types.canonical import same
 from keystate._types.plain import to_json
-from keystate._types.shown import Shown
 from keystate.checkpoints.lookup import decoded, key_columns, key_stream
+from keystate.checkpoints.shown import Shown
 from keystate.functions import TimeDomain
 from keystate.state.kinds import TIMERS, StateKind
 

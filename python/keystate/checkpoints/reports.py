@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from keystate._types.shown import Shown, renderer
+from keystate.checkpoints.shown import Shown, renderer
 
 
 class Inspection(Shown, dict[str, Any]):

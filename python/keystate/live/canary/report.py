@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from keystate._types.shown import Shown
+from keystate.checkpoints.shown import Shown
 from keystate.live.canary.pace import Pace
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from keystate._types.codec import hashable
 from keystate._types.counted import counted
-from keystate._types.shown import Shown
+from keystate.checkpoints.shown import Shown
 from keystate.live.replay.steps import (
     COLUMNS,
     Difference,

@@ -93,7 +93,9 @@ def generate(rng: random.Random) -> Program:
         )
 
     several = {canonical(key): key for key in (drawn() for _ in range(rng.randint(3, 9)))}
-    absent = next(key for key in (drawn() for _ in range(50)) if canonical(key) not in several)
+    fresh = (key for key in (drawn() for _ in range(50)) if canonical(key) not in several)
+    # A boolean key has three values in all: then one that was drawn is left out.
+    absent = next(fresh, None) or several.popitem()[1]
     keys = tuple(several.values())
     runs = tuple(
         tuple(

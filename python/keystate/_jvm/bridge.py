@@ -11,7 +11,7 @@ import importlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from keystate._jvm.session import (
     check_spark_version,
     state_store_provider,
 )
+from keystate._operators.aggregates import AggregateOperator, check_rows
 from keystate._operators.definition import Operator
 from keystate._operators.schema_rows import SchemaRows
 from keystate._operators.task import task_function
@@ -129,71 +130,26 @@ def process(operator: Operator) -> DataFrame:
         )
 
 
-def without_repeats(rows: DataFrame, columns: Sequence[int]) -> DataFrame:
-    """Leaves out rows that have the same in some columns as one before, as far as it is known.
+def aggregate(operator: AggregateOperator) -> DataFrame:
+    """The output of aggregates.
 
-    Args:
-        rows: the rows.
-        columns: the indexes of these columns.
+    Raises:
+        DeclarationError: an aggregate is none that a key's state can have.
     """
-    jvm = _jvm(rows.sparkSession)
-    return jvm.frame(rows.sparkSession, "withoutRepeats", rows, json.dumps(list(columns)))
-
-
-@dataclass(frozen=True)
-class Selected:
-    """The columns to select before rows are aggregated, and from the aggregated rows.
-
-    Attributes:
-        read: SQL expressions over the rows.
-        made: SQL expressions over the aggregated rows, each with its name and its metadata.
-    """
-
-    read: Sequence[str]
-    made: Sequence[tuple[str, str, dict[str, Any]]]
-
-    def to_json(self) -> str:
-        """The JSON that the JVM reads."""
-        return json.dumps([self.read, self.made])
-
-
-def distinct_hashes(
-    rows: DataFrame, selected: Selected, group_columns: int, wanted: Sequence[int]
-) -> DataFrame:
-    """Aggregates the rows of a group before a shuffle to the least hashes of their values.
-
-    Args:
-        rows: the rows.
-        selected: the columns to select. An aggregated row has the group's columns, the number of
-            its rows, and for each value its hashes as bytes, eight each, the lowest first. The
-            columns after those of the group are named ``_0`` and so on.
-        group_columns: the number of first selected columns that form the group; the others are
-            values.
-        wanted: the number of hashes for each value.
-    """
-    jvm, told = _jvm(rows.sparkSession), json.dumps(list(wanted))
-    arguments = (rows, selected.to_json(), group_columns, told)
-    return jvm.frame(rows.sparkSession, "distinctHashes", *arguments)
-
-
-def partial_aggregate(
-    rows: DataFrame,
-    selected: Selected,
-    group_columns: int,
-    functions: Sequence[tuple[str, int]],
-) -> DataFrame:
-    """Aggregates the rows of a group before a shuffle with Spark's hash aggregate.
-
-    Args:
-        rows: the rows.
-        selected: the columns to select. An aggregated row has the group's columns, and one for each
-            function, named ``_0`` and so on.
-        group_columns: the number of first selected columns that form the group.
-        functions: names, each with the index of its argument's column; -1 for rows.
-    """
-    jvm, told = _jvm(rows.sparkSession), json.dumps(functions)
-    arguments = (rows, selected.to_json(), group_columns, told)
-    return jvm.frame(rows.sparkSession, "partialAggregate", *arguments)
+    rows = operator.rows
+    check_rows(rows)
+    session = rows.df.sparkSession
+    jvm = _jvm(session)
+    with _keystate_errors(jvm, DeclarationError):
+        return jvm.frame(
+            session,
+            "aggregate",
+            rows.df,
+            list(rows.keys),
+            list(rows.order),
+            list(operator.aggregates),
+            operator.to_json(),
+        )
 
 
 def add_files(

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from keystate._operators.aggregates import AggregateOperator
 from keystate._operators.definition import Operator
 from keystate._spec.specs import MAIN_OUTPUT
 from keystate._types.ddl import quoted
@@ -27,15 +28,19 @@ class ResultDataFrame(DataFrame):
     """
 
     #: The operator as it was declared.
-    _operator: Operator
+    _operator: Operator | AggregateOperator
 
-    def __new__(cls, operator: Operator, run: Callable[[Operator], DataFrame]) -> ResultDataFrame:
+    def __new__(
+        cls, operator: Operator | AggregateOperator, run: Callable[[Any], DataFrame]
+    ) -> ResultDataFrame:
         main = run(operator)
         made: ResultDataFrame = object.__new__(_of_kind(type(main)))  # type: ignore[arg-type]
         vars(made).update(vars(main))
         return made
 
-    def __init__(self, operator: Operator, run: Callable[[Operator], DataFrame]) -> None:
+    def __init__(
+        self, operator: Operator | AggregateOperator, run: Callable[[Any], DataFrame]
+    ) -> None:
         self._operator = operator
         self._run = run
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import datetime
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -10,12 +9,11 @@ from typing import Any, overload
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import types as T
 
 from keystate._jvm import bridge
-from keystate._operators.aggregated import aggregate_spec
-from keystate._operators.combined import combined_columns, combined_rows, key_names, why_not
+from keystate._operators.aggregates import AggregateOperator, aggregate_columns
 from keystate._operators.definition import Input, InputRole, SecondInput, same_types
-from keystate._operators.event_time import time_column
 from keystate._operators.function_specs import (
     async_calls,
     initial_state_spec,
@@ -23,14 +21,11 @@ from keystate._operators.function_specs import (
     process_spec,
 )
 from keystate._operators.reduce import LastReduce, RollingReduce
-from keystate._operators.schema_rows import SchemaRows
 from keystate._operators.side_outputs import ResultDataFrame
 from keystate._operators.typed import output_schema_of, typed_rows
 from keystate._spec.specs import check_distinct
 from keystate._types.ddl import column_of, quoted
-from keystate._worker.aggregates.declared import ColumnAggregate, resolve
 from keystate._worker.calls.function_spec import Style
-from keystate.agg import Aggregate
 from keystate.errors import DeclarationError
 from keystate.functions import (
     AsyncKeyedProcessFunction,
@@ -45,15 +40,8 @@ from keystate.functions.type_variables import ROW
 from keystate.state import Time, TypeLike
 from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream
 from keystate.streams.connected import ConnectedStreams
-from keystate.streams.partial_aggregates import (
-    are_changed_by_repeats,
-    can_begin,
-    partial_aggregates,
-    without_repeats,
-)
 from keystate.streams.rows import RowStream
 from keystate.windows._assigners import GlobalWindows, WindowAssigner
-from keystate.windows._columns import Panes
 from keystate.windows._evictors import CountEvictor
 from keystate.windows._stream import WindowedStream
 from keystate.windows._triggers import CountTrigger, PurgingTrigger
@@ -136,9 +124,8 @@ class KeyedStream(RowStream[ROW]):
         if row_type is not None:
             names, shape = typed_rows(df.schema, row_type)
             df = df if names == df.columns else df.select(*(df[quoted(name)] for name in names))
-        self._cols = cols
         columns = _columns(df, cols), _columns(df, order)
-        plain = key_names(df.schema, cols)
+        plain = _key_names(df.schema, cols)
         for key, count in Counter(plain or ()).items():
             if count > 1:  # of expressions the jar looks, once it knows their names
                 raise DeclarationError(
@@ -254,9 +241,7 @@ class KeyedStream(RowStream[ROW]):
         Raises:
             DeclarationError: the event time column does not fit.
         """
-        return WindowedStream(
-            window_assigner, self._input, event_time, self._apply, self._apply_begun
-        )
+        return WindowedStream(window_assigner, self._input, event_time, self._apply)
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
         """Groups the rows of a key into windows of a fixed number of rows.
@@ -331,7 +316,6 @@ class KeyedStream(RowStream[ROW]):
         time_mode: str | None = None,
         late_output: OutputTag | None = None,
         on_error: OnError = "fail",
-        combine: bool = False,
     ) -> ResultDataFrame:
         """Combines the rows of a key, two at a time.
 
@@ -344,146 +328,41 @@ class KeyedStream(RowStream[ROW]):
             time_mode: as for :meth:`process`.
             late_output: as for :meth:`process`.
             on_error: as for :meth:`process`.
-            combine: whether the function combines the rows of a key already before the shuffle, in
-                each Arrow batch. Then a stream emits a result for each of these combined rows, and
-                no longer for every row. The function must be associative, and take rows from
-                different tasks in any order. The key columns, found by their names, keep the rows'
-                values, whatever the function returns. The state is the same, so a query may change
-                this at a restart. Needs NumPy in the workers.
-
-        Raises:
-            DeclarationError: `combine` is given with something that needs rows one by one: a
-                watermark, unless `time_mode` is ``"none"`` or ``"processing_time"``, `late_output`,
-                `on_error`, ``order_by``, keys that are expressions, or a function with ``open`` or
-                ``close``.
         """
         function_spec = make_function_spec(fn, ReduceFunction, "reduce", Style.MAP)
-        stream: KeyedStream[Any] = self
-        if combine:
-            keys = self._combining_keys(time_mode, late_output, on_error)
-            stream = self._of(combined_rows(function_spec, self._input, keys))
-        df, shape = stream._input.df, stream._input.shape
+        df, shape = self._input.df, self._input.shape
         reducer = (RollingReduce if df.isStreaming else LastReduce)(function_spec, df.schema, shape)
         function_spec = process_spec(reducer)
-        return stream._apply(function_spec, df.schema, name, time_mode, on_error, late_output)
+        return self._apply(function_spec, df.schema, name, time_mode, on_error, late_output)
 
-    def aggregate(
-        self,
-        *aggregates: Aggregate,
-        name: str | None = None,
-        time_mode: str | None = None,
-        late_output: OutputTag | None = None,
-        on_error: OnError = "fail",
-        combine: bool | None = None,
-    ) -> ResultDataFrame:
-        """Aggregates columns of the rows of a key, without a Python call for each row.
+    def aggregate(self, *aggregates: Column, name: str | None = None) -> ResultDataFrame:
+        """Aggregates the rows of a key by Spark's aggregate functions.
 
-        A stream emits one row for each key with rows in a micro-batch, with the aggregates of all
-        the key's rows so far; a batch emits one row per key. The output has the key columns and a
-        column for each aggregate. For an ``AggregateFunction`` use an aggregating state, or a
-        window.
+        The functions run in the JVM, without a Python worker, with the names, types, nulls and
+        overflow that they have in Spark SQL. A stream emits one row for each key with rows in a
+        micro-batch, with the aggregates of all the key's rows so far; a batch emits one row per
+        key. The output has the key columns and a column for each aggregate. Rows are never late.
 
         Args:
-            aggregates: such as ``agg.sum("amount")``; see :mod:`keystate.agg`.
+            aggregates: columns with aggregate functions, as ``F.sum("amount").alias("total")``.
+                The state keeps each under the name of its column.
             name: the operator's name, in messages and in savepoints.
-            time_mode: as for :meth:`process`.
-            late_output: as for :meth:`process`.
-            on_error: only ``"fail"``: there is no function that could fail for one row.
-            combine: whether each task aggregates the rows of a key already before the shuffle, and
-                merges the partial results after it. The output stays the same, except for the order
-                in which floats are summed. ``None``: only where Spark's hash aggregate can do it,
-                that is for count, sum and mean of numbers, min and max of numbers, dates, times and
-                booleans, with keys that are columns of plain types; or where all aggregates are
-                ``approx_count_distinct`` of such types. With ``approx_count_distinct`` beside min
-                and max, or of other types, tasks drop rows that repeat an earlier one. ``True``:
-                for other aggregates and keys too, in Python for each Arrow batch; an error if it
-                can't be done. The state is the same, so a query may change this at a restart.
 
         Raises:
-            DeclarationError: there is no such column, an aggregate does not take its type, or
-                `on_error` is not ``"fail"``; or `combine` is given with something that needs rows
-                one by one: a watermark, unless `time_mode` is ``"none"`` or
-                ``"processing_time"``, `late_output`, ``order_by``, or keys that are expressions.
+            DeclarationError: an aggregate is no column, or one that needs all values of a key, such
+                as a count of distinct ones.
         """
-        if not aggregates:
-            raise DeclarationError("aggregate() needs an aggregate, such as agg.sum('amount')")
-        rows = self._input
-        resolved = resolve(aggregates, rows.row_type)
-        stream: KeyedStream[Any] | None = None
-        plain: KeyedStream[Any] = self
-        if combine:
-            keys = self._combining_keys(time_mode, late_output, on_error)
-            # The harness gives rows one by one.
-            if not isinstance(rows.df, SchemaRows):
-                stream = self._begun(resolved) or self._of(combined_columns(resolved, rows, keys))
-        elif (
-            combine is None
-            # Without its column a watermark would not advance.
-            and time_column(rows.df, None) is None
-            and not self._why_not(time_mode, late_output, on_error)
-        ):
-            stream = self._begun(resolved)
-            if stream is None:
-                plain = self._without_repeats(resolved) or self
-        combined = stream is not None
-        function_spec, output = aggregate_spec(
-            resolved, rows.key_type, rows.df.isStreaming, combined
+        operator = AggregateOperator(
+            rows=self._input, aggregates=aggregate_columns(aggregates), name=name
         )
-        return (stream or plain)._apply(
-            function_spec, output, name, time_mode, on_error, late_output
-        )
+        return ResultDataFrame(operator, bridge.aggregate)
 
-    def _begun(
-        self, aggregates: Sequence[ColumnAggregate], panes: Panes | None = None
-    ) -> KeyedStream[Any] | None:
-        """The stream of partial aggregates before the shuffle; ``None`` if there can be none."""
-        rows, keys = self._input, self._plain_keys()
-        if keys is None or not can_begin(aggregates, rows.key_type):
-            return None
-        return self._of(partial_aggregates(aggregates, rows, keys, panes))
 
-    def _without_repeats(self, aggregates: Sequence[ColumnAggregate]) -> KeyedStream[Any] | None:
-        """The stream without rows that change nothing; ``None`` if any row may change something."""
-        keys = self._plain_keys()
-        if keys is None or are_changed_by_repeats(aggregates):
-            return None
-        return self._of(without_repeats(aggregates, self._input, keys))
-
-    def _plain_keys(self) -> Sequence[str] | None:
-        """The key columns' names; ``None`` if rows can't be combined before the shuffle."""
-        rows = self._input
-        if rows.order or isinstance(rows.df, SchemaRows):
-            return None
-        names = rows.row_type.names
-        if len({name.lower() for name in names}) < len(names):
-            return None  # columns are selected by name before the shuffle
-        return rows.key_names
-
-    def _apply_begun(
-        self, aggregates: Sequence[ColumnAggregate], panes: Panes
-    ) -> Callable[..., ResultDataFrame] | None:
-        begun = self._begun(aggregates, panes)
-        return None if begun is None else begun._apply
-
-    def _why_not(
-        self, time_mode: str | None, late_output: OutputTag | None, on_error: OnError
-    ) -> DeclarationError | None:
-        mode = time_mode or self._time_mode
-        return why_not(self._input, self._cols, mode, late_output, on_error)
-
-    def _combining_keys(
-        self, time_mode: str | None, late_output: OutputTag | None, on_error: OnError
-    ) -> Sequence[str]:
-        error = self._why_not(time_mode, late_output, on_error)
-        if error is not None:
-            raise error
-        return self._input.key_names or []
-
-    def _of(self, rows: Input) -> KeyedStream[Any]:
-        """This stream with other rows."""
-        stream = copy.copy(self)
-        stream._input = rows
-        return stream
+def _key_names(rows: T.StructType, cols: Sequence[ColumnLike]) -> list[str] | None:
+    """The names of the key columns; ``None`` if one of them is no column by its name."""
+    told = [column_of(col, rows) if isinstance(col, str) else None for col in cols]
+    found = [name for name in told if name is not None]
+    return found if len(found) == len(cols) else None
 
 
 def _columns(df: DataFrame, columns: Sequence[ColumnLike]) -> list[Column]:

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, overload
 
+from pyspark.sql import Column
+
+from keystate._jvm import bridge
+from keystate._operators.aggregates import AggregateOperator, aggregate_columns
 from keystate._operators.definition import Input, check_late_output
 from keystate._operators.event_time import time_column
 from keystate._operators.side_outputs import ResultDataFrame
-from keystate._worker.aggregates.declared import ColumnAggregate
-from keystate._worker.calls.function_spec import FunctionSpec
-from keystate.agg import Aggregate
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag, ReduceFunction
 from keystate.functions.dead_letters import OnError
 from keystate.state import TypeLike
 from keystate.state.aggregates import AggregateFunction
 from keystate.windows._assigners import WindowAssigner
-from keystate.windows._columns import Panes
 from keystate.windows._functions import ProcessWindowFunction, WindowFunction
 from keystate.windows._windowing import WindowedRows, Windowing
 
 #: Applies a function: with the output schema, and by name the operator's name and its time mode.
 Apply = Callable[..., ResultDataFrame]
-#: Applies a function to the rows of such panes, as accumulators that are begun before the shuffle;
-#: ``None`` if they can't be.
-Begin = Callable[[tuple[ColumnAggregate, ...], Panes], Apply | None]
 
 
 class WindowedStream(Windowing):
@@ -41,14 +37,13 @@ class WindowedStream(Windowing):
         rows: Input,
         event_time: str | None,
         apply: Apply,
-        begin: Begin,
     ) -> None:
         super().__init__(assigner)
         self._input = rows
         self._row_type = rows.row_type
         self._time_column = time_column(rows.df, event_time)
+        self._event_time = event_time
         self._apply_plan = apply
-        self._begin = begin
 
     def side_output_late_data(self, output_tag: OutputTag) -> WindowedStream:
         changed = super().side_output_late_data(output_tag)
@@ -85,12 +80,7 @@ class WindowedStream(Windowing):
 
     @overload
     def aggregate(
-        self,
-        fn: Aggregate,
-        *aggregates: Aggregate,
-        name: str | None = None,
-        on_error: OnError = "fail",
-        combine: bool | None = None,
+        self, fn: Column, *aggregates: Column, name: str | None = None
     ) -> ResultDataFrame: ...
 
     @overload
@@ -111,17 +101,17 @@ class WindowedStream(Windowing):
         acc_type: Any = None,
         output_schema: Any = None,
         window_function: Any = None,
-        *more: Aggregate,
+        *more: Column,
         name: str | None = None,
         on_error: OnError = "fail",
-        combine: bool | None = None,
     ) -> ResultDataFrame:
         """Aggregates the rows of a window as they come.
 
-        With aggregates of :mod:`keystate.agg`, as ``aggregate(agg.sum("amount"), agg.count())``, no
-        Python function is called for a row. Then the output has the key columns, ``window_start``
-        and ``window_end``, which are timestamps, and a column for each aggregate. They go with
-        tumbling and sliding windows, sessions of one gap, and the default trigger.
+        With columns, as ``aggregate(F.sum("amount"), F.count("*"))``, Spark's own functions
+        aggregate, in the JVM and without a Python worker. Then the output has the key columns,
+        ``window_start`` and ``window_end``, which are timestamps, and a column for each aggregate.
+        They go with tumbling and sliding windows, sessions of one gap, and the default trigger.
+        ``F.first`` and ``F.last`` go by event time there.
 
         Args:
             fn: the function. For windows that are merged it defines ``merge``.
@@ -131,26 +121,25 @@ class WindowedStream(Windowing):
             more: aggregates of columns, after four others.
             name: the operator's name.
             on_error: what becomes of a row that a function fails on, and of a window that it fails
-                on when that fires: as for :meth:`keystate.KeyedStream.process`.
-            combine: of aggregates of columns, whether the rows of a key and window become one
-                already before the shuffle, in each task, and are put together after it. What is
-                emitted stays the same, but for the order in which floats are summed. ``None``:
-                where Spark's hash aggregate does it, which is for tumbling and sliding windows
-                without lateness and late output, and for the aggregates and keys of
-                :meth:`keystate.KeyedStream.aggregate`. With ``True`` it is an error if it can't be.
+                on when that fires: as for :meth:`keystate.KeyedStream.process`. Columns have none.
 
         Raises:
             DeclarationError: a function, one of its states or a type is not well declared.
         """
-        if isinstance(fn, Aggregate):
+        if isinstance(fn, Column):
             rest = (acc_type, output_schema, window_function, *more)
-            function_spec, output = self._aggregate_columns(
-                (fn, *(each for each in rest if each is not None)),
-                self._row_type,
-                self._input.key_type,
-                self._time_column,
+            given = (fn, *(each for each in rest if each is not None))
+            if on_error != "fail":
+                raise DeclarationError(
+                    "on_error is for functions of yours: aggregates of columns fail as Spark's do"
+                )
+            operator = AggregateOperator(
+                rows=self._input,
+                aggregates=aggregate_columns(given),
+                windows=self._declared(self._time_column, self._event_time),
+                name=name,
             )
-            return self._applied(*self._combined(function_spec, combine), output, name, on_error)
+            return ResultDataFrame(operator, bridge.aggregate)
         if acc_type is None or output_schema is None:
             raise DeclarationError(
                 "aggregate() with an AggregateFunction needs the type of its accumulator and the "
@@ -194,34 +183,7 @@ class WindowedStream(Windowing):
         on_error: OnError = "fail",
     ) -> ResultDataFrame:
         function_spec = rows.function_spec(self._row_type, self._input.shape, self._time_column)
-        return self._applied(function_spec, self._apply_plan, output_schema, name, on_error)
-
-    def _combined(
-        self, function_spec: FunctionSpec, combine: bool | None
-    ) -> tuple[FunctionSpec, Apply]:
-        """Column aggregates of rows that are combined before the shuffle, where they can be."""
-        windows = function_spec.function
-        panes = windows.panes() if combine is not False else None
-        apply = None if panes is None else self._begin(windows.aggregates, panes)
-        if apply is not None:
-            column = None if self._time_column is None else len(self._input.key_type.fields)
-            return replace(function_spec, function=windows.of_combined(column)), apply
-        if combine:
-            raise DeclarationError(
-                "combine=True of windows is for tumbling and sliding ones without lateness, late "
-                "output and order_by, for count, sum and mean of numbers, min and max of numbers, "
-                "dates, times and booleans, and for keys that are columns of plain types, by their "
-                "names: leave it out"
-            )
-        return function_spec, self._apply_plan
-
-    def _applied(
-        self,
-        function_spec: FunctionSpec,
-        apply: Apply,
-        output_schema: TypeLike,
-        name: str | None,
-        on_error: OnError,
-    ) -> ResultDataFrame:
         mode = "event_time" if self._assigner.is_event_time() else "auto"
-        return apply(function_spec, output_schema, name=name, time_mode=mode, on_error=on_error)
+        return self._apply_plan(
+            function_spec, output_schema, name=name, time_mode=mode, on_error=on_error
+        )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pyspark.sql import types as T
 
+from keystate._operators.aggregates import DeclaredWindows
 from keystate._operators.function_specs import make_function_spec
 from keystate._types.codec import Shape
-from keystate._worker.aggregates.declared import resolve
 from keystate._worker.calls.function_spec import FunctionSpec, Style
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag, ReduceFunction
@@ -24,12 +23,6 @@ from keystate.windows._assigners import (
     fires_at_end,
     is_fixed,
     is_session,
-)
-from keystate.windows._columns import (
-    ColumnSessionsFunction,
-    ColumnsOfWindows,
-    ColumnWindowsFunction,
-    output_of,
 )
 from keystate.windows._contents import (
     AggregateFold,
@@ -113,33 +106,26 @@ class Windowing:
             )
         return self._rows(window_function, AggregateFold(fn, acc_type))
 
-    def _aggregate_columns(
-        self,
-        aggregates: Sequence[Any],
-        row_type: T.StructType,
-        key_type: T.StructType,
-        time_column: int | None,
-    ) -> tuple[FunctionSpec, T.StructType]:
-        """How windows of column aggregates are computed, and what they emit."""
-        resolved = resolve(aggregates, row_type)
+    def _declared(self, time_column: int | None, event_time: str | None) -> DeclaredWindows:
+        """These windows for aggregates of columns.
+
+        Raises:
+            DeclarationError: they don't end by themselves, or need code of the user's.
+        """
         assigner = self._assigner
-        gap = None if is_fixed(assigner) else _gap_for_columns(assigner, aggregates)
+        bounds = _bounds_for_columns(assigner)
         if not fires_at_end(self._trigger, assigner):
             raise _by_rows(f"a {type(self._trigger).__name__}")
         if self._evictor is not None:
             raise _by_rows("an evictor")
         _check_time(assigner, time_column)
-        ends = (resolved, self._lateness, self._late_output, time_column)
-        function: ColumnsOfWindows
-        if is_fixed(assigner):
-            function = ColumnWindowsFunction(assigner, *ends)
-            style = Style.COLUMN_WINDOWS
-        else:
-            assert gap is not None
-            function = ColumnSessionsFunction(assigner, gap, *ends)
-            style = Style.COLUMN_SESSIONS
-        function_spec = FunctionSpec(function, "", style, on_timer="on_timer")
-        return function_spec, output_of(key_type, resolved)
+        return DeclaredWindows(
+            by_event_time=assigner.is_event_time(),
+            bounds=bounds,
+            lateness=self._lateness,
+            late_output=self._late_output,
+            event_time=event_time,
+        )
 
     def _process(self, fn: ProcessWindowFunction) -> WindowedRows:
         _check(fn, ProcessWindowFunction, "MyFunction()")
@@ -229,23 +215,19 @@ def _check_time(assigner: WindowAssigner, time_column: int | None) -> None:
         )
 
 
-def _gap_for_columns(assigner: WindowAssigner, aggregates: Sequence[Any]) -> int:
-    """The gap, in ms, of sessions that can be computed by columns.
+def _bounds_for_columns(assigner: WindowAssigner) -> dict[str, int]:
+    """What tells the windows' bounds, in ms.
 
     Raises:
-        DeclarationError: they can't.
+        DeclarationError: only the assigner's own code does.
     """
+    if is_fixed(assigner):
+        return {"size": assigner.size, "slide": assigner.slide, "offset": assigner.offset}
     if not is_session(assigner):
         raise _by_rows(type(assigner).__name__)
     if assigner.gap is None:
         raise _by_rows("sessions whose gap each row tells")
-    for each in aggregates:
-        if each.kind in ("first", "last"):
-            raise _by_rows(
-                f"agg.{each.kind} in sessions, where rows that bring sessions together make their "
-                "order another one"
-            )
-    return assigner.gap
+    return {"gap": assigner.gap}
 
 
 def _by_rows(what: str) -> DeclarationError:

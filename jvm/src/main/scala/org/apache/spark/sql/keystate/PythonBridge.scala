@@ -6,8 +6,7 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.fs.Path
 import org.json4s.JsonDSL._
-import org.json4s.jackson.JsonMethods.{compact, parse, render}
-import org.json4s.{JArray, JInt}
+import org.json4s.jackson.JsonMethods.{compact, render}
 
 import org.apache.spark.api.python.{PythonFunction => PickledFunction}
 import org.apache.spark.sql.catalyst.expressions.PythonUDF
@@ -30,7 +29,7 @@ import org.apache.spark.sql.keystate.edit.BatchInput
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 import org.apache.spark.sql.keystate.operator.InputRole
 import org.apache.spark.sql.keystate.plan.{
-  DistinctHashes, KeyedProcess, OperatorInput, PartialAggregate, Selected, WithoutRepeats
+  AggregatePlan, AggregateSpec, KeyedProcess, OperatorInput
 }
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
@@ -101,56 +100,27 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     )
   }
 
-  /** Reduces the rows of a group before a shuffle, see [[PartialAggregate]].
+  /** Aggregates of the rows of a key, or of its windows.
     *
-    * @param selected
-    *   JSON of the projections before and after, see [[Selected]]
-    * @param groupColumns
-    *   how many of the first projected columns identify the group
-    * @return
-    *   the result columns for these columns, and one for each function
+    * @param keys
+    *   as in `process`; so is `order`
+    * @param spec
+    *   JSON of the rest of the declaration, see [[AggregateSpec]]
     */
-  def partialAggregate(
+  def aggregate(
       rows: Dataset[_],
-      selected: String,
-      groupColumns: Int,
-      functions: String
-  ): DataFrame = Selected.fromJson(selected).of(rows) { read =>
-    ClassicDataset.ofRows(session, PartialAggregate.of(planOf(read), groupColumns, functions))
-  }
-
-  /** Reduces the rows of a group before a shuffle, see [[DistinctHashes]].
-    *
-    * @param selected
-    *   JSON of the projections before and after, see [[Selected]]
-    * @param groupColumns
-    *   how many of the first projected columns identify the group; the others are values
-    * @param wanted
-    *   JSON of the number of hashes wanted for each value
-    */
-  def distinctHashes(
-      rows: Dataset[_],
-      selected: String,
-      groupColumns: Int,
-      wanted: String
+      keys: JList[Column],
+      order: JList[Column],
+      aggregates: JList[Column],
+      spec: String
   ): DataFrame = {
-    val JArray(told) = parse(wanted): @unchecked
-    val numbers = told.collect { case JInt(number) => number.toInt }
-    Selected.fromJson(selected).of(rows) { read =>
-      ClassicDataset.ofRows(session, DistinctHashes.of(planOf(read), groupColumns, numbers))
-    }
-  }
-
-  /** Leaves out repeated rows before a shuffle, see [[WithoutRepeats]].
-    *
-    * @param columns
-    *   JSON of the indexes of the columns that are compared
-    */
-  def withoutRepeats(rows: Dataset[_], columns: String): DataFrame = {
-    val plan = planOf(rows)
-    val JArray(told) = parse(columns): @unchecked
-    val compared = told.collect { case JInt(index) => plan.output(index.toInt) }
-    ClassicDataset.ofRows(session, WithoutRepeats(compared, plan))
+    RealTimeSession.prepare(session)
+    val df = rows.asInstanceOf[ClassicDataset[_]]
+    val by = keys.asScala.toSeq
+    val input = OperatorInput.byColumns(df, by, order.asScala.toSeq)
+    val plan =
+      AggregatePlan.of(df, input, by, aggregates.asScala.toSeq, AggregateSpec.fromJson(spec))
+    ClassicDataset.ofRows(session, plan)
   }
 
   private def planOf(rows: Dataset[_]): LogicalPlan =

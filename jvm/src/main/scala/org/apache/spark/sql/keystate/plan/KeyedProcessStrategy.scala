@@ -16,9 +16,6 @@ private[keystate] object KeyedProcessStrategy extends SparkStrategy {
   override def apply(plan: LogicalPlan): Seq[SparkPlan] = plan match {
     case process: KeyedProcess => exec(process) :: Nil
     case partial: PartialAggregate => partial.exec(planLater(partial.child)) :: Nil
-    case DistinctHashes(grouping, values, wanted, made, child) =>
-      DistinctHashesExec(grouping, values, wanted, made, planLater(child)) :: Nil
-    case WithoutRepeats(columns, child) => WithoutRepeatsExec(columns, planLater(child)) :: Nil
     case _ => Nil
   }
 

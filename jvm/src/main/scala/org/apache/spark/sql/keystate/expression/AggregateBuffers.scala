@@ -1,0 +1,231 @@
+package org.apache.spark.sql.keystate.expression
+
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.{
+  DeclarativeAggregate, ImperativeAggregate, NoOp, TypedImperativeAggregate
+}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.types.DataType
+
+import org.apache.spark.sql.keystate.encoding.StateRows
+
+/** The buffers of aggregate functions: how they begin, take rows, are merged, stored and evaluated.
+  * All functions of an operator share one row of buffers, as in Spark's own aggregation; the state
+  * keeps a struct for each column. One thread at a time.
+  *
+  * Relies on the contract between Spark's aggregate functions and `AggregationIterator`: expressions
+  * that begin, update, merge and evaluate the buffers of a `DeclarativeAggregate`; offsets in shared
+  * rows for an `ImperativeAggregate`; and that a `TypedImperativeAggregate` keeps an object in its
+  * field, which is turned into bytes in place before the row is stored.
+  *
+  * @param told
+  *   the columns of a result that come before the functions' results: the key, and a window's bounds
+  * @param late
+  *   the columns of late rows, if a row of the output is a struct for results and one for these
+  */
+private[expression] final class AggregateBuffers(
+    columns: Seq[AggregateColumn],
+    input: AggregateInput,
+    told: Seq[Attribute],
+    late: Option[Seq[Attribute]]
+) {
+  private val functions = columns.flatMap(_.functions)
+  private val declared = functions.map(_.function)
+  private val attributes: Seq[Attribute] = declared.flatMap(_.aggBufferAttributes)
+  private val types: Array[DataType] = attributes.map(_.dataType).toArray
+  private val offsets = declared.scanLeft(0)(_ + _.aggBufferAttributes.size)
+
+  /** Whether a row of buffers is an `UnsafeRow` that is changed in place. */
+  val isFixed: Boolean = types.forall(UnsafeRow.isMutable)
+
+  private val imperative: Seq[(ImperativeAggregate, Int)] = declared.zipWithIndex.collect {
+    case (own: ImperativeAggregate, i) => own.withNewMutableAggBufferOffset(offsets(i)) -> i
+  }
+  private val imperatives = imperative.map(_._1).toArray
+  private val objects = imperatives.collect { case own: TypedImperativeAggregate[_] => own }
+
+  private val begin = MutableProjection.create(ofDeclarative(_.initialValues), Nil)
+  private val empty: InternalRow = {
+    val row = newRow()
+    begin.target(row)(InternalRow.empty)
+    imperatives.foreach(_.initialize(row))
+    row
+  }
+
+  private val step: (InternalRow, InternalRow) => Unit = input match {
+    case AggregateInput.Rows(read) => updating(read)
+    case AggregateInput.Begun(before) => merging(before)
+  }
+  private val mergeStored = merging(Nil)
+
+  private val unnest: UnsafeProjection =
+    UnsafeProjection.create(columns.zipWithIndex.flatMap { case (column, i) =>
+      val struct = BoundReference(i, column.stored.dataType, nullable = true)
+      (0 until widthOf(column)).map(GetStructField(struct, _))
+    })
+  private val nest: UnsafeProjection = {
+    val structs = columns.scanLeft(0)(_ + widthOf(_))
+    UnsafeProjection.create(
+      columns.zip(structs).map { case (column, from) =>
+        CreateStruct(attributes.slice(from, from + widthOf(column)))
+      },
+      attributes
+    )
+  }
+  private val stored = new UnsafeRow(columns.size)
+
+  private val made: UnsafeProjection = {
+    val results = declared.map {
+      case own: DeclarativeAggregate => own.evaluateExpression
+      case own => AttributeReference(own.prettyName, own.dataType, own.nullable)()
+    }
+    val ofImperatives = imperative.map { case (_, i) => results(i).asInstanceOf[Attribute] }
+    val output = late.fold(told ++ results) { columns =>
+      val none = Literal(null, DataTypeUtils.fromAttributes(columns))
+      Seq(CreateStruct(told ++ results), none)
+    }
+    UnsafeProjection.create(output, told ++ attributes ++ ofImperatives)
+  }
+  private val evaluated = new GenericInternalRow(imperatives.length)
+  private val held = new JoinedRow
+  private val joined = new JoinedRow
+
+  /** New buffers of no rows. */
+  def create(): InternalRow =
+    if (isFixed) empty.copy()
+    else {
+      val row = newRow()
+      begin.target(row)(InternalRow.empty)
+      imperatives.foreach(_.initialize(row))
+      row
+    }
+
+  /** Adds a row of the input. */
+  def add(buffers: InternalRow, row: InternalRow): Unit = step(buffers, row)
+
+  /** Merges other buffers into the first ones. The others must not be used again. */
+  def merge(buffers: InternalRow, others: InternalRow): Unit = {
+    objects.foreach(_.serializeAggregateBufferInPlace(others))
+    mergeStored(buffers, others)
+  }
+
+  /** The buffers in a stored value. A column that came after it was stored is null in it, and begins
+    * now.
+    */
+  def read(value: Array[Byte]): InternalRow = {
+    StateRows.point(stored, value)
+    val whole = if (stored.anyNull) completed() else stored
+    val flat = unnest(whole)
+    if (isFixed) flat.copy()
+    else {
+      val row = create()
+      mergeStored(row, flat)
+      row
+    }
+  }
+
+  /** The value that is stored. The buffers must not be used again. */
+  def write(buffers: InternalRow): Array[Byte] = {
+    objects.foreach(_.serializeAggregateBufferInPlace(buffers))
+    StateRows.encode(nest(buffers))
+  }
+
+  /** The functions' results, after these columns. The same row each time. */
+  def results(before: InternalRow, buffers: InternalRow): UnsafeRow = {
+    var i = 0
+    while (i < imperatives.length) {
+      evaluated.update(i, imperatives(i).eval(buffers))
+      i += 1
+    }
+    made(joined(held(before, buffers), evaluated))
+  }
+
+  private lazy val begun: InternalRow = {
+    val row = create()
+    objects.foreach(_.serializeAggregateBufferInPlace(row))
+    nest(row).copy()
+  }
+
+  private def completed(): InternalRow = {
+    val row = new GenericInternalRow(columns.size)
+    columns.indices.foreach { i =>
+      val source = if (stored.isNullAt(i)) begun else stored
+      row.update(i, source.getStruct(i, widthOf(columns(i))))
+    }
+    row
+  }
+
+  private def widthOf(column: AggregateColumn): Int =
+    column.functions.map(_.function.aggBufferAttributes.size).sum
+
+  private def newRow(): InternalRow =
+    if (isFixed) UnsafeProjection.create(types)(new GenericInternalRow(types.length)).copy()
+    else new SpecificInternalRow(types.toIndexedSeq)
+
+  /** One expression for each buffer; the generated code leaves those of the others alone. */
+  private def ofDeclarative(of: DeclarativeAggregate => Seq[Expression]): Seq[Expression] =
+    declared.flatMap {
+      case own: DeclarativeAggregate => of(own)
+      case own => own.aggBufferAttributes.map(_ => NoOp)
+    }
+
+  private def updating(read: Seq[Attribute]): (InternalRow, InternalRow) => Unit = {
+    val filters: Map[DeclarativeAggregate, Attribute] = functions.collect {
+      case FilteredFunction(own: DeclarativeAggregate, Some(filter)) => own -> filter
+    }.toMap
+    val expressions = ofDeclarative { own =>
+      filters.get(own).fold(own.updateExpressions) { filter =>
+        own.updateExpressions.zip(own.aggBufferAttributes).map { case (update, buffer) =>
+          If(filter, update, buffer)
+        }
+      }
+    }
+    val bound = imperative.map { case (own, i) =>
+      val column =
+        functions(i).filter.fold(-1)(filter => read.indexWhere(_.exprId == filter.exprId))
+      val updated =
+        BindReferences.bindReference(own: Expression, read).asInstanceOf[ImperativeAggregate]
+      updated.withNewMutableAggBufferOffset(offsets(i)) -> column
+    }.toArray
+    stepping(expressions, read) { (buffers, row) =>
+      var i = 0
+      while (i < bound.length) {
+        val (own, filter) = bound(i)
+        if (filter < 0 || !row.isNullAt(filter) && row.getBoolean(filter)) own.update(buffers, row)
+        i += 1
+      }
+    }
+  }
+
+  /** @param before
+    *   the columns before the buffers
+    */
+  private def merging(before: Seq[Attribute]): (InternalRow, InternalRow) => Unit = {
+    val others = imperative.map { case (own, i) =>
+      own.withNewInputAggBufferOffset(before.size + offsets(i))
+    }.toArray
+    stepping(
+      ofDeclarative(_.mergeExpressions),
+      before ++ declared.flatMap(_.inputAggBufferAttributes)
+    ) { (buffers, row) =>
+      var i = 0
+      while (i < others.length) {
+        others(i).merge(buffers, row)
+        i += 1
+      }
+    }
+  }
+
+  private def stepping(expressions: Seq[Expression], read: Seq[Attribute])(
+      ofImperatives: (InternalRow, InternalRow) => Unit
+  ): (InternalRow, InternalRow) => Unit = {
+    val both = new JoinedRow
+    val projection = MutableProjection.create(expressions, attributes ++ read)
+    val isImperative = imperatives.length == declared.size
+    (buffers, row) => {
+      if (!isImperative) projection.target(buffers)(both(buffers, row)): Unit
+      ofImperatives(buffers, row)
+    }
+  }
+}

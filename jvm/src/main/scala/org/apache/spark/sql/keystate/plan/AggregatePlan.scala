@@ -1,0 +1,335 @@
+package org.apache.spark.sql.keystate.plan
+
+import scala.collection.mutable
+
+import org.json4s._
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.sql.Column
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.{
+  AggregateFunction, Count, First, Last, MaxBy, MinBy
+}
+import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke
+import org.apache.spark.sql.catalyst.plans.logical.{
+  EventTimeWatermark, Filter, LogicalPlan, Project
+}
+import org.apache.spark.sql.catalyst.trees.TreePattern
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
+import org.apache.spark.sql.types._
+
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.encoding.StoredOrder
+import org.apache.spark.sql.keystate.expression._
+import org.apache.spark.sql.keystate.operator.InputRows
+import org.apache.spark.sql.keystate.spec.{
+  OperatorSpec, RowHandling, StateKind, StateSpec, TimeMode
+}
+
+/** The declaration of aggregates of a keyed stream.
+  *
+  * @param eventTime
+  *   the column with a row's event time, for windows of a batch Dataset
+  * @param lateOutput
+  *   the name of the side output for rows that are too late, if it is read
+  */
+private[keystate] final case class AggregateSpec(
+    name: Option[String],
+    maxParallelism: Option[Int],
+    windows: Option[Windows],
+    eventTime: Option[String] = None,
+    lateOutput: Option[String] = None
+)
+
+private[keystate] object AggregateSpec {
+  private implicit val formats: Formats = DefaultFormats
+
+  /** The declaration as Python writes it. */
+  def fromJson(json: String): AggregateSpec = {
+    val declared = JsonMethods.parse(json)
+    def optional[T: Manifest](name: String) = (declared \ name).extractOpt[T]
+    AggregateSpec(
+      optional[String]("name"),
+      optional[Int]("maxParallelism"),
+      (declared \ "windows").toOption.filter(_ != JNull).map(windows),
+      optional[String]("eventTime"),
+      optional[String]("lateOutput")
+    )
+  }
+
+  private def windows(json: JValue): Windows = {
+    def millis(name: String) = (json \ name).extract[Long]
+    val bounds =
+      if ((json \ "gap") == JNothing) FixedBounds(millis("size"), millis("slide"), millis("offset"))
+      else SessionBounds(millis("gap"))
+    Windows(bounds, (json \ "byEventTime").extract[Boolean], millis("lateness"))
+  }
+}
+
+/** Plans aggregates as an operator whose body is Spark's expressions.
+  *
+  * Below the operator there is a projection of what the functions read, so that the optimizer and the
+  * planner see all of it: Python functions, subqueries, the time of the micro-batch. The functions
+  * themselves are then over columns and literals. Where rows need not stay rows, they are aggregated
+  * before the shuffle. Above the operator there is a projection of what is computed of the functions'
+  * results.
+  */
+private[keystate] object AggregatePlan {
+
+  /** The name of the state: a value of each key, or a map of its windows. */
+  val StateName = "_aggregate"
+
+  def of(
+      df: ClassicDataset[_],
+      input: OperatorInput,
+      keys: Seq[Column],
+      aggregates: Seq[Column],
+      spec: AggregateSpec
+  ): LogicalPlan = {
+    val byEventTime = spec.windows.exists(_.byEventTime)
+    val timed = if (byEventTime) spec.eventTime.fold(input)(input.timedBy) else input
+    val analysed = AnalysedAggregates.of(df, keys, input.keys, aggregates)
+    new AggregatePlan(timed, analysed, spec).plan
+  }
+}
+
+private final class AggregatePlan(
+    input: OperatorInput,
+    aggregates: Seq[AnalysedAggregate],
+    spec: AggregateSpec
+) {
+  private val windows = spec.windows
+  private val read = new ReadColumns(input.child.output)
+
+  private val rowTime: Option[Attribute] = windows.filter(_.byEventTime).map { _ =>
+    input.columns
+      .find(_.metadata.contains(EventTimeWatermark.delayKey))
+      .getOrElse(throw KeystateErrors.windowsWithoutWatermark("Windows by event time"))
+  }
+  private val micros = rowTime.map {
+    case column if column.dataType.isInstanceOf[StructType] => asLong(GetStructField(column, 1))
+    case column => asLong(column)
+  }
+
+  private val calls: Seq[Seq[(AggregateFunction, Option[Attribute])]] =
+    aggregates.map(_.calls.map { call =>
+      val (function, condition) = inTime(call)
+      val filter = call.filter.toSeq ++ condition
+      (
+        function.mapChildren(read(_)).asInstanceOf[AggregateFunction],
+        filter.reduceOption(And).map(read.column)
+      )
+    })
+  private val columns = aggregates.zip(calls).map { case (aggregate, calls) =>
+    AggregateColumn(aggregate.name, calls.map((FilteredFunction.apply _).tupled))
+  }
+
+  private val fixed = windows.map(_.bounds).collect { case fixed: FixedBounds => fixed }
+  private val isBegun = input.rows.order.isEmpty && spec.lateOutput.isEmpty &&
+    windows.forall(_.bounds.isInstanceOf[FixedBounds]) &&
+    PartialAggregate.takes(calls.flatten.map(_._1))
+
+  def plan: LogicalPlan = {
+    checkNames()
+    val (function, rows) = operator
+    val results = columns.flatMap(_.functions.map(_.function)).zipWithIndex.map {
+      case (function, i) => StructField(s"_$i", function.dataType, function.nullable)
+    }
+    val bounds = if (windows.isEmpty) Nil else Aggregation.bounds.map(asField)
+    val main = StructType(input.keys.map(asField) ++ bounds ++ results)
+    val schema = spec.lateOutput.fold(main) { late =>
+      new StructType()
+        .add("main", main)
+        .add(late, DataTypeUtils.fromAttributes(input.columns))
+    }
+    val process = KeyedProcess.of(function, rows, None, schema, operatorSpec)
+    projected(process)
+  }
+
+  /** The operator's body and its input. */
+  private def operator: (Aggregation, OperatorInput) = {
+    val filtered = rowTime.fold(input.child)(time => Filter(IsNotNull(time), input.child))
+    val order = input.rows.order.map(_.mapChildren(read(_)).asInstanceOf[SortOrder])
+    // Late rows are emitted as they came, so these columns come first.
+    val kept = if (spec.lateOutput.isEmpty) input.keys else input.columns
+    val keys = input.keys.filterNot(key => kept.exists(_.exprId == key.exprId))
+    val others = if (isBegun) Nil else read.columns
+    val isMarked =
+      (kept ++ keys ++ others).exists(column => rowTime.exists(_.exprId == column.exprId))
+    val time = micros.map(timeColumn(_, isMarked))
+    val before = kept ++ keys ++ time
+    val rows = Project((before ++ read.made ++ read.columns).distinct, filtered)
+    val timeAt = Option.when(time.nonEmpty)(before.size - 1)
+    if (isBegun) {
+      val counted = time.map(_ => Count(Literal(1)) -> Option.empty[Attribute]).toSeq
+      val grouping = before.map(_.toAttribute)
+      val begun = PartialAggregate.of(grouping, counted ++ calls.flatten, rows)
+      val told = begun.output.take(before.size + counted.size)
+      (
+        Aggregation(
+          columns,
+          AggregateInput.Begun(told),
+          input.keys,
+          windows,
+          timeAt,
+          counted.headOption.map(_ => before.size),
+          None
+        ),
+        OperatorInput(begun, InputRows(input.keys, begun.output, Nil))
+      )
+    } else
+      (
+        Aggregation(
+          columns,
+          AggregateInput.Rows(rows.output),
+          input.keys,
+          windows,
+          timeAt,
+          None,
+          spec.lateOutput.map(_ => input.columns.size)
+        ),
+        OperatorInput(rows, InputRows(input.keys, rows.output, order))
+      )
+  }
+
+  /** The event time of a row, or the start of its pane. It has the watermark's mark, by which the
+    * operator knows that it goes by event time, unless the row's own time is still there: Spark
+    * allows one column with a mark.
+    */
+  private def timeColumn(micros: Expression, isMarked: Boolean): NamedExpression = {
+    val time = fixed.filter(_ => isBegun) match {
+      case Some(bounds) =>
+        val arguments = Seq(micros, Literal(bounds.pane), Literal(bounds.offset))
+        StaticInvoke(PaneTime.getClass, TimestampType, "start", arguments)
+      case None => StaticInvoke(PaneTime.getClass, TimestampType, "millis", Seq(micros))
+    }
+    val mark = rowTime.filterNot(_ => isMarked).map(_.metadata)
+    Alias(time, "_time")(explicitMetadata = mark.orElse(Some(Metadata.empty)))
+  }
+
+  private def asLong(time: Expression): Expression =
+    PreciseTimestampConversion(time, time.dataType, LongType)
+
+  /** The first and last rows of windows by event time are those of the earliest and the latest time.
+    * With the condition that rows meet then.
+    */
+  private def inTime(call: AggregateCall): (AggregateFunction, Option[Expression]) =
+    (call.function, rowTime) match {
+      case (First(child, ignoresNulls), Some(time)) =>
+        (MinBy(child, time), Option.when(ignoresNulls)(IsNotNull(child)))
+      case (Last(child, ignoresNulls), Some(time)) =>
+        (MaxBy(child, time), Option.when(ignoresNulls)(IsNotNull(child)))
+      case (function, _) => (function, None)
+    }
+
+  private def operatorSpec: OperatorSpec = {
+    val stored = AggregateColumn.stateType(columns)
+    val state = StateSpec(
+      AggregatePlan.StateName,
+      if (windows.isEmpty) StateKind.Value else StateKind.SortedMap,
+      "aggregates",
+      stored,
+      windows.map(_ => StoredWindows.KeyType),
+      StoredOrder.Natural
+    )
+    OperatorSpec(
+      spec.name,
+      spec.maxParallelism,
+      windows.fold[TimeMode](TimeMode.NoTime) { windows =>
+        if (windows.byEventTime) TimeMode.EventTime else TimeMode.ProcessingTime
+      },
+      timers = windows.nonEmpty,
+      Seq(state),
+      sideOutputs = spec.lateOutput.nonEmpty,
+      metrics = windows.exists(_.byEventTime),
+      lateOutputs = spec.lateOutput.map(_ => Some(1)).toSeq,
+      rowHandling = RowHandling(lateRows = true)
+    )
+  }
+
+  /** What is computed of the functions' results. */
+  private def projected(process: KeyedProcess): LogicalPlan = {
+    val plain = input.keys.size + (if (windows.isEmpty) 0 else 2)
+    val results = aggregates.flatMap(_.calls.map(_.result.exprId))
+
+    def values(field: Int => Expression): Seq[NamedExpression] = {
+      val keys = input.keys.zipWithIndex.map { case (key, i) => key.exprId -> field(i) }.toMap
+      val made = results.zipWithIndex.map { case (id, i) => id -> field(plain + i) }.toMap
+      aggregates.map { aggregate =>
+        val value = aggregate.value.transformDown {
+          case column: Attribute if made.contains(column.exprId) => made(column.exprId)
+          case column: Attribute if keys.contains(column.exprId) => keys(column.exprId)
+        }
+        Alias(value, aggregate.name)()
+      }
+    }
+
+    if (spec.lateOutput.isEmpty)
+      Project(process.output.take(plain) ++ values(process.output), process)
+    else {
+      val Seq(main, late) = process.output: @unchecked
+      val fields = main.dataType.asInstanceOf[StructType]
+      val told = (0 until plain).map { i =>
+        Alias(GetStructField(main, i), fields(i).name)(explicitMetadata = Some(fields(i).metadata))
+      }
+      val struct = CreateStruct.create(told ++ values(GetStructField(main, _)))
+      val named = If(IsNull(main), Literal(null, struct.dataType), struct)
+      Project(Seq(Alias(named, main.name)(), late), process)
+    }
+  }
+
+  private def checkNames(): Unit = {
+    val bounds = if (windows.isEmpty) Nil else Seq(Aggregation.Start, Aggregation.End)
+    val told = input.keys.map(_.name) ++ bounds
+    aggregates.map(_.name).find(name => told.exists(_.equalsIgnoreCase(name))).foreach { name =>
+      throw KeystateErrors.declaration(
+        s"An aggregate is named '$name', as a column of the key or of the window is: give it " +
+          "another name, with alias."
+      )
+    }
+  }
+
+  private def asField(column: Attribute) =
+    StructField(column.name, column.dataType, column.nullable)
+}
+
+/** The columns that functions read: those of the input, and those that are computed before.
+  *
+  * @param input
+  *   the columns of the input
+  */
+private final class ReadColumns(input: Seq[Attribute]) {
+  private val computed = mutable.ArrayBuffer.empty[Alias]
+  private val used = mutable.LinkedHashSet.empty[ExprId]
+
+  /** The columns of the input that are read as they are. */
+  def columns: Seq[Attribute] = input.filter(column => used(column.exprId))
+
+  def made: Seq[NamedExpression] = computed.toSeq
+
+  /** An argument of a function: a column for what depends on the row. What is the same for all rows
+    * stays, for many functions want a literal; but not what is another in each micro-batch.
+    */
+  def apply(argument: Expression): Expression = argument match {
+    case order: SortOrder => order.mapChildren(apply)
+    case same if same.foldable && !same.containsPattern(TreePattern.CURRENT_LIKE) => same
+    // An object can't be a column: it is made of columns in the function.
+    case made if made.exists(_.dataType.isInstanceOf[ObjectType]) =>
+      made.references.foreach(column => used += column.exprId)
+      made
+    case other => column(other)
+  }
+
+  def column(value: Expression): Attribute = value match {
+    case column: Attribute =>
+      used += column.exprId
+      column
+    case other =>
+      computed.find(_.child.semanticEquals(other)).map(_.toAttribute).getOrElse {
+        val alias = Alias(other, s"_argument${computed.size}")()
+        computed += alias
+        alias.toAttribute
+      }
+  }
+}

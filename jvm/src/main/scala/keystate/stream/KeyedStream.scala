@@ -14,7 +14,9 @@ import keystate.{
   AsyncKeyedProcessFunction, AsyncRetryStrategy, InitialStateFunction, KeyedBatchFunction,
   KeyedProcessFunction, MapStateDescriptor, OutputTag, ReduceFunction, SideWrite, TypeInformation
 }
-import org.apache.spark.sql.keystate.jvm.{BroadcastData, InitialData, KeyBy, SideOutputs}
+import org.apache.spark.sql.keystate.jvm.{
+  BroadcastData, ColumnWindows, InitialData, KeyBy, ScalaBridge, SideOutputs
+}
 
 /** A Dataset, streaming or batch, grouped by key. Rows with the same key are processed one after
   * the other by the same subtask and share state. In a batch query state lasts as long as the
@@ -57,6 +59,28 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
     */
   def reduce(function: ReduceFunction[T]): Dataset[T] =
     applied(new ReduceAdapter(function, inputType, rolling = data.isStreaming))(inputType)
+
+  /** Aggregates the elements of a key by Spark's aggregate functions, such as `sum($"amount")`. The
+    * functions have the names, types, nulls and overflow that they have in Spark SQL; DISTINCT is
+    * `KEYSTATE_DECLARATION`. A stream emits a row for each key with elements in a micro-batch, a
+    * batch one for each key: the key columns and a column for each aggregate. No element is late.
+    */
+  def aggregate(aggregate: Column, more: Column*): DataFrame =
+    aggregated(aggregate +: more, None, None)
+
+  private[keystate] def aggregated(
+      aggregates: Seq[Column],
+      windows: Option[ColumnWindows],
+      eventTime: Option[String]
+  ): DataFrame = {
+    if (settings.onError.nonEmpty || settings.late.nonEmpty)
+      throw KeystateErrors.declaration(
+        "Aggregates of columns have no dead letters and no lateOutput: leave out onError, and use " +
+          "sideOutputLateData of windows."
+      )
+    val input = keyedData(None).copy(eventTime = eventTime)
+    ScalaBridge.aggregate(input, aggregates, windows, settings.operator)
+  }
 
   /** Maps each element to one result. The function gets the element and the key's state (None if
     * there is none), and returns the result and the state to keep (None to keep none). The state is

@@ -2,17 +2,18 @@ package keystate.stream
 
 import java.time.Duration
 
-import org.apache.spark.sql.Dataset
+import org.apache.spark.sql.{Column, DataFrame, Dataset}
 
 import keystate.errors.KeystateErrors
 import keystate.windows.{
   AggregateFold, AnyWindowsFunction, Contents, Evictor, FixedWindows, FixedWindowsFunction, Fold,
   FoldedContents, FoldedSessions, ListedContents, ListedSessions, MergingWindowAssigner,
-  ProcessWindowFunction, ReduceFold, Trigger, Window, WindowAssigner, WindowFunction
+  ProcessWindowFunction, ReduceFold, SessionWindows, Trigger, Window, WindowAssigner, WindowFunction
 }
 import keystate.{
   AggregateFunction, KeyedProcessFunction, OutputTag, ReduceFunction, TypeInformation
 }
+import org.apache.spark.sql.keystate.jvm.ColumnWindows
 
 /** A keyed Dataset whose elements are grouped into windows; made by `window` and `countWindow`.
   * `trigger`, `evictor`, `allowedLateness` and `sideOutputLateData` return a changed copy.
@@ -55,6 +56,14 @@ sealed abstract class Windowed[T, W <: Window] private[keystate] (
   def aggregate[ACC: TypeInformation, OUT: TypeInformation](
       function: AggregateFunction[T, ACC, OUT]
   ): Dataset[OUT] = run(None, Some(aggregating(function)), TypeInformation.row)
+
+  /** Aggregates the elements of a window by Spark's aggregate functions, such as `sum($"amount")`. The
+    * result has the key columns, `window_start`, `window_end` and a column for each aggregate. For
+    * tumbling and sliding windows and sessions of one gap, with the default trigger; else
+    * `KEYSTATE_DECLARATION`. `first` and `last` go by event time, if the windows do.
+    */
+  def aggregate(aggregate: Column, more: Column*): DataFrame =
+    stream.aggregated(aggregate +: more, Some(windows.ofColumns), windows.eventTime)
 
   private def hasWatermark = stream.data.schema.exists(_.metadata.contains(Windowed.Delay))
 
@@ -128,6 +137,24 @@ private[keystate] final case class Windowing[T, W <: Window](
           fold,
           late
         )
+    }
+  }
+
+  /** These windows for aggregates of columns. */
+  def ofColumns: ColumnWindows = {
+    def refuse(what: String) = throw KeystateErrors.declaration(
+      s"Aggregates of columns don't go with $what: give aggregate an AggregateFunction."
+    )
+    if (trigger.getClass != assigner.getDefaultTrigger.getClass)
+      refuse(s"a ${trigger.getClass.getSimpleName}")
+    if (evictor.nonEmpty) refuse("an evictor")
+    val end = (assigner.isEventTime, lateness, lateOutput)
+    (assigner: Any) match {
+      case fixed: FixedWindows => ColumnWindows.fixed(fixed.size, fixed.slide, fixed.offset, end)
+      case sessions: SessionWindows[_] =>
+        val gap = sessions.fixedGap.getOrElse(refuse("sessions whose gap each element tells"))
+        ColumnWindows.sessions(gap, end)
+      case other => refuse(other.getClass.getSimpleName)
     }
   }
 

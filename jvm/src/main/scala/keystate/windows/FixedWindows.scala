@@ -10,7 +10,7 @@ sealed abstract class FixedWindows private[windows] (
     slides: Duration,
     begins: Duration
 ) extends WindowAssigner[Any, TimeWindow] {
-  private[windows] val (size, slide, offset) = (sized.toMillis, slides.toMillis, begins.toMillis)
+  private[keystate] val (size, slide, offset) = (sized.toMillis, slides.toMillis, begins.toMillis)
   if (size <= 0 || slide <= 0 || math.abs(offset) >= slide)
     throw KeystateErrors.declaration(
       s"${getClass.getSimpleName}: size and slide must be more than 0, and the offset less than " +

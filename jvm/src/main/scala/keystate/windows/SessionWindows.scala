@@ -16,6 +16,13 @@ trait SessionWindowTimeGapExtractor[-T] extends Serializable {
 /** Sessions: an element begins a window that lasts for the gap, and windows that meet are merged. */
 sealed abstract class SessionWindows[-T] private[windows] (gap: SessionWindowTimeGapExtractor[T])
     extends MergingWindowAssigner[T, TimeWindow] {
+
+  /** The gap in ms, if it is the same after each element. */
+  private[keystate] def fixedGap: Option[Long] = gap match {
+    case fixed: SessionWindows.FixedGap => Some(fixed.millis)
+    case _ => None
+  }
+
   override def assignWindows(
       element: T,
       timestamp: Long,
@@ -66,7 +73,11 @@ private object SessionWindows {
       throw KeystateErrors.declaration(
         s"The gap of a session must be more than 0 and at most $LongestGap ms, not $millis ms."
       )
-    _ => millis
+    new FixedGap(millis)
+  }
+
+  final class FixedGap(val millis: Long) extends SessionWindowTimeGapExtractor[Any] {
+    override def extract(element: Any): Long = millis
   }
 }
 

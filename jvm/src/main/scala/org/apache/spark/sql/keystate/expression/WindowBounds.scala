@@ -11,7 +11,17 @@ private[keystate] final case class Windows(
     bounds: WindowBounds,
     byEventTime: Boolean,
     lateness: Long
-)
+) {
+
+  /** What can't change while there are windows: their clock, and whether they are merged. */
+  def kind: String = {
+    val what = bounds match {
+      case _: FixedBounds => "windows"
+      case _: SessionBounds => "sessions"
+    }
+    s"$what by ${if (byEventTime) "event time" else "processing time"}"
+  }
+}
 
 /** Where windows begin and end. */
 private[keystate] sealed trait WindowBounds

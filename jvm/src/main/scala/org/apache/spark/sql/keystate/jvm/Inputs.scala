@@ -65,3 +65,31 @@ final case class OperatorSettings(
     maxParallelism: Option[Int],
     onError: Option[DeadLetters[_]]
 )
+
+/** Windows for aggregates of columns. All times are in ms.
+  *
+  * @param bounds
+  *   size, slide and offset; or the gap of sessions
+  * @param late
+  *   the side output of rows that are too late, if there is one
+  */
+final case class ColumnWindows private (
+    bounds: Either[Long, (Long, Long, Long)],
+    byEventTime: Boolean,
+    lateness: Long,
+    late: Option[OutputTag[_]]
+)
+
+object ColumnWindows {
+
+  /** Whether windows go by event time, how long they are kept for late rows, and where rows go that
+    * are too late.
+    */
+  type Ends = (Boolean, Long, Option[OutputTag[_]])
+
+  def fixed(size: Long, slide: Long, offset: Long, ends: Ends): ColumnWindows =
+    ColumnWindows(Right((size, slide, offset)), ends._1, ends._2, ends._3)
+
+  def sessions(gap: Long, ends: Ends): ColumnWindows =
+    ColumnWindows(Left(gap), ends._1, ends._2, ends._3)
+}

@@ -8,15 +8,18 @@ import org.apache.spark.sql.catalyst.expressions.{Attribute, AttributeReference}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset, SparkSession => ClassicSparkSession}
 import org.apache.spark.sql.internal.StaticSQLConf
-import org.apache.spark.sql.{Dataset, Row}
+import org.apache.spark.sql.{Column, DataFrame, Dataset, Row}
 
 import keystate.config.Settings
 import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.{RichFunction, TypeInformation}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
+import org.apache.spark.sql.keystate.expression.{FixedBounds, SessionBounds, Windows}
 import org.apache.spark.sql.keystate.jvm.state.JvmStateSpec
 import org.apache.spark.sql.keystate.operator.InputRole
-import org.apache.spark.sql.keystate.plan.{KeyedProcess, OperatorInput}
+import org.apache.spark.sql.keystate.plan.{
+  AggregatePlan, AggregateSpec, KeyedProcess, OperatorInput
+}
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
 import org.apache.spark.sql.keystate.spec.StateKind
 
@@ -86,6 +89,36 @@ object ScalaBridge {
       spec.copy(metrics = spec.metrics || deadLetters.nonEmpty)
     )
     ClassicDataset(first.df.sparkSession, plan)(outputType.encoder)
+  }
+
+  /** Aggregates of the elements of a key, or of its windows. */
+  def aggregate(
+      data: KeyedData[_],
+      aggregates: Seq[Column],
+      windows: Option[ColumnWindows],
+      settings: OperatorSettings
+  ): DataFrame = {
+    val rows = prepared(data)
+    windows.flatMap(_.late).foreach(SideOutputs.checkLate(_, rows.input))
+    val keys = data.by match {
+      case KeyBy.Columns(columns) => columns
+      case KeyBy.Function(_, _) => Nil
+    }
+    val spec = AggregateSpec(
+      settings.name,
+      settings.maxParallelism,
+      windows.map { own =>
+        val bounds = own.bounds match {
+          case Left(gap) => SessionBounds(gap)
+          case Right((size, slide, offset)) => FixedBounds(size, slide, offset)
+        }
+        Windows(bounds, own.byEventTime, own.lateness)
+      },
+      data.eventTime,
+      windows.flatMap(_.late).map(_.id)
+    )
+    val plan = AggregatePlan.of(rows.df, rows.input, keys, aggregates, spec)
+    ClassicDataset.ofRows(rows.df.sparkSession, plan)
   }
 
   /** An input of an operator.

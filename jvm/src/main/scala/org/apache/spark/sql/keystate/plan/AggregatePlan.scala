@@ -14,7 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke
 import org.apache.spark.sql.catalyst.plans.logical.{
   EventTimeWatermark, Filter, LogicalPlan, Project
 }
-import org.apache.spark.sql.catalyst.trees.TreePattern
+import org.apache.spark.sql.catalyst.trees.{TreeNodeTag, TreePattern}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.types._
@@ -23,8 +23,9 @@ import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.StoredOrder
 import org.apache.spark.sql.keystate.expression._
 import org.apache.spark.sql.keystate.operator.InputRows
+import org.apache.spark.sql.keystate.shim.SparkLine
 import org.apache.spark.sql.keystate.spec.{
-  OperatorSpec, RowHandling, StateKind, StateSpec, TimeMode
+  AggregateRecord, OperatorSpec, RowHandling, StateKind, StateSpec, TimeMode
 }
 
 /** The declaration of aggregates of a keyed stream.
@@ -32,20 +33,27 @@ import org.apache.spark.sql.keystate.spec.{
   * @param eventTime
   *   the column with a row's event time, for windows of a batch Dataset
   * @param lateOutput
-  *   the name of the side output for rows that are too late, if it is read
+  *   the name of the side output for rows that are too late, if there is one
+  * @param readsLate
+  *   whether it is read; else these rows are dropped
   */
 private[keystate] final case class AggregateSpec(
     name: Option[String],
     maxParallelism: Option[Int],
     windows: Option[Windows],
     eventTime: Option[String] = None,
-    lateOutput: Option[String] = None
-)
+    lateOutput: Option[String] = None,
+    readsLate: Boolean = false
+) {
+
+  /** The side output that is read. */
+  def late: Option[String] = lateOutput.filter(_ => readsLate)
+}
 
 private[keystate] object AggregateSpec {
   private implicit val formats: Formats = DefaultFormats
 
-  /** The declaration as Python writes it. */
+  /** The declaration as Python writes it, of a side output only if it is read. */
   def fromJson(json: String): AggregateSpec = {
     val declared = JsonMethods.parse(json)
     def optional[T: Manifest](name: String) = (declared \ name).extractOpt[T]
@@ -54,7 +62,8 @@ private[keystate] object AggregateSpec {
       optional[Int]("maxParallelism"),
       (declared \ "windows").toOption.filter(_ != JNull).map(windows),
       optional[String]("eventTime"),
-      optional[String]("lateOutput")
+      optional[String]("lateOutput"),
+      readsLate = true
     )
   }
 
@@ -90,8 +99,27 @@ private[keystate] object AggregatePlan {
     val byEventTime = spec.windows.exists(_.byEventTime)
     val timed = if (byEventTime) spec.eventTime.fold(input)(input.timedBy) else input
     val analysed = AnalysedAggregates.of(df, keys, input.keys, aggregates)
-    new AggregatePlan(timed, analysed, spec).plan
+    val plan = new AggregatePlan(timed, analysed, spec).plan
+    if (spec.lateOutput.nonEmpty && !spec.readsLate)
+      plan.setTagValue(
+        Reading,
+        (late: String) =>
+          Option.when(spec.lateOutput.contains(late)) {
+            of(df, input, keys, aggregates, spec.copy(readsLate = true))
+          }
+      )
+    plan
   }
+
+  /** Makes the plan that has a side output as well, of the plan that does not. */
+  private val Reading = TreeNodeTag[String => Option[LogicalPlan]]("keystate.late")
+
+  /** The plan of aggregates with their side output. None if they have none of this name.
+    *
+    * Relies on a Dataset whose logical plan is the object that it was made of, with its tags.
+    */
+  def reading(plan: LogicalPlan, late: String): Option[LogicalPlan] =
+    plan.getTagValue(Reading).flatMap(_(late))
 }
 
 private final class AggregatePlan(
@@ -126,7 +154,7 @@ private final class AggregatePlan(
   }
 
   private val fixed = windows.map(_.bounds).collect { case fixed: FixedBounds => fixed }
-  private val isBegun = input.rows.order.isEmpty && spec.lateOutput.isEmpty &&
+  private val isBegun = input.rows.order.isEmpty && spec.late.isEmpty &&
     windows.forall(_.bounds.isInstanceOf[FixedBounds]) &&
     PartialAggregate.takes(calls.flatten.map(_._1))
 
@@ -138,7 +166,7 @@ private final class AggregatePlan(
     }
     val bounds = if (windows.isEmpty) Nil else Aggregation.bounds.map(asField)
     val main = StructType(input.keys.map(asField) ++ bounds ++ results)
-    val schema = spec.lateOutput.fold(main) { late =>
+    val schema = spec.late.fold(main) { late =>
       new StructType()
         .add("main", main)
         .add(late, DataTypeUtils.fromAttributes(input.columns))
@@ -152,7 +180,7 @@ private final class AggregatePlan(
     val filtered = rowTime.fold(input.child)(time => Filter(IsNotNull(time), input.child))
     val order = input.rows.order.map(_.mapChildren(read(_)).asInstanceOf[SortOrder])
     // Late rows are emitted as they came, so these columns come first.
-    val kept = if (spec.lateOutput.isEmpty) input.keys else input.columns
+    val kept = if (spec.late.isEmpty) input.keys else input.columns
     val keys = input.keys.filterNot(key => kept.exists(_.exprId == key.exprId))
     val others = if (isBegun) Nil else read.columns
     val isMarked =
@@ -187,7 +215,7 @@ private final class AggregatePlan(
           windows,
           timeAt,
           None,
-          spec.lateOutput.map(_ => input.columns.size)
+          spec.late.map(_ => input.columns.size)
         ),
         OperatorInput(rows, InputRows(input.keys, rows.output, order))
       )
@@ -231,7 +259,8 @@ private final class AggregatePlan(
       "aggregates",
       stored,
       windows.map(_ => StoredWindows.KeyType),
-      StoredOrder.Natural
+      StoredOrder.Natural,
+      aggregates = Some(record)
     )
     OperatorSpec(
       spec.name,
@@ -241,10 +270,20 @@ private final class AggregatePlan(
       },
       timers = windows.nonEmpty,
       Seq(state),
-      sideOutputs = spec.lateOutput.nonEmpty,
+      sideOutputs = spec.late.nonEmpty,
       metrics = windows.exists(_.byEventTime),
-      lateOutputs = spec.lateOutput.map(_ => Some(1)).toSeq,
+      lateOutputs = spec.late.map(_ => Some(1)).toSeq,
       rowHandling = RowHandling(lateRows = true)
+    )
+  }
+
+  private def record: AggregateRecord = {
+    val names = aggregates.flatMap(_.columns).toSet ++ input.keys.map(_.name)
+    AggregateRecord(
+      SparkLine.Name,
+      StructType(input.child.output.filter(column => names(column.name)).map(asField)),
+      aggregates.map(aggregate => aggregate.name -> aggregate.text),
+      windows.map(_.kind)
     )
   }
 
@@ -265,7 +304,7 @@ private final class AggregatePlan(
       }
     }
 
-    if (spec.lateOutput.isEmpty)
+    if (spec.late.isEmpty)
       Project(process.output.take(plain) ++ values(process.output), process)
     else {
       val Seq(main, late) = process.output: @unchecked

@@ -20,12 +20,15 @@ import keystate.errors.KeystateErrors
   *   its value: an expression over the functions' results and the key columns
   * @param text
   *   its SQL, by the names of columns
+  * @param columns
+  *   these names
   */
 private[plan] final case class AnalysedAggregate(
     name: String,
     calls: Seq[AggregateCall],
     value: Expression,
-    text: String
+    text: String,
+    columns: Set[String]
 )
 
 /** An aggregate function and its filter, over columns of the input.
@@ -82,7 +85,8 @@ private[plan] object AnalysedAggregates {
       case key if keys.exists(_._1.semanticEquals(key)) =>
         keys.find(_._1.semanticEquals(key)).get._2
     }
-    AnalysedAggregate(named.name, calls.map(_._2), value, textOf(named.children.head))
+    val names = named.references.map(_.name).toSet
+    AnalysedAggregate(named.name, calls.map(_._2), value, textOf(named.children.head), names)
   }
 
   /** What the optimizer would replace: until then the function has no buffers. */

@@ -45,6 +45,12 @@ private[keystate] object SchemaEvolution {
       def refuse(reason: String) =
         throw KeystateErrors.stateChanged(declared.name, before.describe, declared.describe, reason)
 
+      (before.aggregates, declared.aggregates) match {
+        case (None, None) =>
+        case (Some(old), Some(now)) =>
+          old.refusal(before.valueType, now, declared.valueType).foreach(refuse)
+        case _ => refuse("Aggregates of columns and functions can't go on from each other.")
+      }
       if (before.kindName != declared.kindName) refuse("It is of another kind.")
       if (!before.keyType.zip(declared.keyType).forall((same _).tupled))
         refuse("The type of a map's keys can't change.")

@@ -46,6 +46,8 @@ private[keystate] object StateKind {
   *   whether it is a map without a key around it, which all subtasks have
   * @param maxEntries
   *   the maximum number of entries in all partitions
+  * @param aggregates
+  *   the aggregates whose buffers it has; None for a state of a function
   */
 private[keystate] final case class StateSpec(
     name: String,
@@ -57,7 +59,8 @@ private[keystate] final case class StateSpec(
     ttl: Option[TimeToLive] = None,
     schemas: Seq[DataType] = Nil,
     isBroadcast: Boolean = false,
-    maxEntries: Option[Long] = None
+    maxEntries: Option[Long] = None,
+    aggregates: Option[AggregateRecord] = None
 ) {
   if (StateSpec.isReserved(name)) throw KeystateErrors.reservedName(name)
 
@@ -82,7 +85,8 @@ private[keystate] final case class StateSpec(
     "valueType" -> SchemaEvolution.bare(valueType).json,
     "order" -> order.name
   ) ++ keyType.map("keyType" -> _.asNullable.json) ++
-    Option.when(schemas.nonEmpty)("schemas" -> SchemaEvolution.toJson(schemas))
+    Option.when(schemas.nonEmpty)("schemas" -> SchemaEvolution.toJson(schemas)) ++
+    aggregates.map("aggregates" -> _.toJson)
 }
 
 private[keystate] object StateSpec {
@@ -129,7 +133,8 @@ private[keystate] object StateSpec {
       schemas = recorded
         .get("schemas")
         .fold(Seq.empty[DataType])(SchemaEvolution.schemas(_).map(dataType)),
-      isBroadcast = isBroadcast(family)
+      isBroadcast = isBroadcast(family),
+      aggregates = recorded.get("aggregates").map(AggregateRecord.fromJson)
     )
   }
 

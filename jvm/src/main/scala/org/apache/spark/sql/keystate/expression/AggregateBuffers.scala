@@ -110,12 +110,17 @@ private[expression] final class AggregateBuffers(
     mergeStored(buffers, others)
   }
 
-  /** The buffers in a stored value. A column that came after it was stored is null in it, and begins
-    * now.
-    */
+  /** The buffers in a stored value. */
   def read(value: Array[Byte]): InternalRow = {
     StateRows.point(stored, value)
-    val whole = if (stored.anyNull) completed() else stored
+    read(stored)
+  }
+
+  /** The buffers in the row of a stored value. A column that came after it was stored is null in it,
+    * and begins now.
+    */
+  def read(value: UnsafeRow): InternalRow = {
+    val whole = if (value.anyNull) completed(value) else value
     val flat = unnest(whole)
     if (isFixed) flat.copy()
     else {
@@ -147,7 +152,7 @@ private[expression] final class AggregateBuffers(
     nest(row).copy()
   }
 
-  private def completed(): InternalRow = {
+  private def completed(stored: InternalRow): InternalRow = {
     val row = new GenericInternalRow(columns.size)
     columns.indices.foreach { i =>
       val source = if (stored.isNullAt(i)) begun else stored

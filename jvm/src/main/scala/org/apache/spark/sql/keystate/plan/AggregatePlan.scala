@@ -111,6 +111,28 @@ private[keystate] object AggregatePlan {
     plan
   }
 
+  /** How aggregates are computed of buffers that are stored. */
+  def evaluation(
+      df: ClassicDataset[_],
+      keys: Seq[Column],
+      aggregates: Seq[Column],
+      record: AggregateRecord
+  ): AggregateEvaluation = {
+    val input = OperatorInput.byColumns(df, keys)
+    val analysed = AnalysedAggregates.of(df, keys, input.keys, aggregates)
+    // Functions of the earliest and the latest row depend on the time that they go by.
+    val timed = record.eventTime.fold(input)(input.timedBy)
+    val spec = AggregateSpec(None, None, record.eventTime.map(_ => AnyWindows))
+    AggregateEvaluation(
+      new AggregatePlan(timed, analysed, spec).columns,
+      input.keys,
+      analysed.map(aggregate => aggregate.name -> AnalysedAggregates.replaced(aggregate.value)),
+      analysed.flatMap(_.calls.map(_.result))
+    )
+  }
+
+  private val AnyWindows = Windows(FixedBounds(1, 1, 0), byEventTime = true, 0)
+
   /** Makes the plan that has a side output as well, of the plan that does not. */
   private val Reading = TreeNodeTag[String => Option[LogicalPlan]]("keystate.late")
 
@@ -149,7 +171,8 @@ private final class AggregatePlan(
         filter.reduceOption(And).map(read.column)
       )
     })
-  private val columns = aggregates.zip(calls).map { case (aggregate, calls) =>
+
+  val columns: Seq[AggregateColumn] = aggregates.zip(calls).map { case (aggregate, calls) =>
     AggregateColumn(aggregate.name, calls.map((FilteredFunction.apply _).tupled))
   }
 
@@ -278,12 +301,13 @@ private final class AggregatePlan(
   }
 
   private def record: AggregateRecord = {
-    val names = aggregates.flatMap(_.columns).toSet ++ input.keys.map(_.name)
+    val names = aggregates.flatMap(_.columns).toSet ++ input.keys.map(_.name) ++ rowTime.map(_.name)
     AggregateRecord(
       SparkLine.Name,
       StructType(input.child.output.filter(column => names(column.name)).map(asField)),
       aggregates.map(aggregate => aggregate.name -> aggregate.text),
-      windows.map(_.kind)
+      windows.map(_.kind),
+      rowTime.map(_.name)
     )
   }
 

@@ -90,7 +90,7 @@ private[plan] object AnalysedAggregates {
   }
 
   /** What the optimizer would replace: until then the function has no buffers. */
-  private def replaced(expression: Expression): Expression = expression match {
+  def replaced(expression: Expression): Expression = expression match {
     case other: RuntimeReplaceable => replaced(other.replacement)
     case other => other.mapChildren(replaced)
   }

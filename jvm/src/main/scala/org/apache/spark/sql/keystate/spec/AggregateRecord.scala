@@ -16,19 +16,22 @@ import org.apache.spark.sql.types.{DataType, StructType}
   *   the SQL of each aggregate, by the name of its column
   * @param windows
   *   the kind of its windows; None without windows
+  * @param eventTime
+  *   the name of the column that windows go by; None if they go by the clock
   */
 private[keystate] final case class AggregateRecord(
     spark: String,
     input: StructType,
     texts: Seq[(String, String)],
-    windows: Option[String]
+    windows: Option[String],
+    eventTime: Option[String]
 ) {
   def toJson: String = compact(
     render(
       ("spark" -> spark) ~
         ("input" -> parse(SchemaEvolution.bare(input).json)) ~
         ("texts" -> texts.map { case (name, text) => List(name, text) }) ~
-        ("windows" -> windows)
+        ("windows" -> windows) ~ ("eventTime" -> eventTime)
     )
   )
 
@@ -69,7 +72,8 @@ private[keystate] object AggregateRecord {
       (record \ "texts").extract[List[List[String]]].collect { case List(name, text) =>
         name -> text
       },
-      (record \ "windows").extractOpt[String]
+      (record \ "windows").extractOpt[String],
+      (record \ "eventTime").extractOpt[String]
     )
   }
 

@@ -6,6 +6,7 @@ import org.apache.hadoop.conf.Configuration
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.util.{ArrayData, GenericArrayData}
+import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.catalog.{Identifier, Table}
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
@@ -17,7 +18,9 @@ import keystate.version.Manifest
 import org.apache.spark.sql.keystate.checkpoint.{
   CommittedBatch, QueryCheckpoint, StoredOperatorState
 }
+import org.apache.spark.sql.keystate.expression.AggregateEvaluation
 import org.apache.spark.sql.keystate.files.CheckpointFiles
+import org.apache.spark.sql.keystate.plan.StoredAggregates
 import org.apache.spark.sql.keystate.spec.{StateSpec, SystemColumnFamilies}
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
@@ -99,13 +102,15 @@ private[keystate] final class CheckpointTables(
       val (columns, _) = broadcast(from, id, batch, family)
       new DriverTable(fullName(name), columns, opened(broadcast(_, id, batch, family)._2))
     } else {
+      val keySchema = from.keySchema(id, of.families)
       val stored = StoredTable(
         from.operatorFolder(id).toString,
         id,
         family,
-        from.keySchema(id, of.families),
+        keySchema,
         of.partitioning.maxParallelism,
-        ofChanges
+        ofChanges,
+        evaluation(family, keySchema)
       )
       val snapshot = if (ofChanges) None else Some(version(from, id, batch))
       new StateTable(
@@ -116,6 +121,11 @@ private[keystate] final class CheckpointTables(
       )
     }
   }
+
+  private def evaluation(family: StateFamily, key: StructType): Option[AggregateEvaluation] =
+    Option.when(family.properties.contains("aggregates"))(StateSpec.of(family)).flatMap { state =>
+      SparkSession.getActiveSession.flatMap(StoredAggregates.of(state, key, _))
+    }
 
   private def broadcast(
       from: QueryCheckpoint,

@@ -23,6 +23,8 @@ private[table] final class EntryRows(table: StoredTable, wanted: Set[String]) {
   private val row = new GenericInternalRow(schema.length)
   private val key = at(StoredTable.Key)
   private val value = at(StoredTable.Value).max(at(StoredTable.UserValue))
+  private val aggregates = at(StoredTable.Aggregates)
+  private lazy val evaluate = table.evaluation.get.evaluator()
   private val userKey = at(StoredTable.UserKey)
   private val element = at(StoredTable.Element)
   private val domain = at(StoredTable.TimeDomain)
@@ -50,6 +52,11 @@ private[table] final class EntryRows(table: StoredTable, wanted: Set[String]) {
       set(key, state.codec.groupingRow(entry.key))
       if (table.family.layout == Layout.Grouped) set(userKey, state.codec.userKeyRow(entry.key))
       if (!isList) set(value, if (isRemoved) null else state.codec.valueRow(entry.value))
+      set(
+        aggregates,
+        if (isRemoved) null
+        else evaluate(state.codec.groupingRow(entry.key), state.codec.valueRow(entry.value))
+      )
     }
     if (!isList) Iterator.single(row)
     else if (isRemoved) {

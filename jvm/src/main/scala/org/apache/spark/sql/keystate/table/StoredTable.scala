@@ -5,6 +5,7 @@ import org.apache.spark.sql.types._
 import keystate.backend.StateFamily
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import org.apache.spark.sql.keystate.checkpoint.StoredState
+import org.apache.spark.sql.keystate.expression.AggregateEvaluation
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, SystemColumnFamilies}
 
 /** The rows of a table: a keyed state or the timers of an operator, or the changes of one of these.
@@ -15,6 +16,9 @@ import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, SystemColumnFam
   * @param family
   *   the state in the version that is read, or in the last one: older entries are read with its
   *   type
+  * @param evaluation
+  *   computes the aggregates of which it has the buffers; None if it has none, or they can't be
+  *   computed here
   */
 private[table] final case class StoredTable(
     folder: String,
@@ -22,7 +26,8 @@ private[table] final case class StoredTable(
     family: StateFamily,
     keySchema: StructType,
     maxParallelism: Int,
-    ofChanges: Boolean
+    ofChanges: Boolean,
+    evaluation: Option[AggregateEvaluation] = None
 ) {
   import StoredTable._
 
@@ -49,7 +54,9 @@ private[table] final case class StoredTable(
               .add(UserValue, stored.rowSchema)
           case _ => key.add(Value, stored.rowSchema)
         }
-        entry.add(Partition, IntegerType)
+        evaluation
+          .fold(entry)(own => entry.add(Aggregates, own.schema))
+          .add(Partition, IntegerType)
       }
     if (!ofChanges) rows
     else StructType(Seq(StructField(Version, LongType), StructField(Change, StringType)) ++ rows)
@@ -62,6 +69,7 @@ private[table] object StoredTable {
   val Element = "list_element"
   val UserKey = "user_map_key"
   val UserValue = "user_map_value"
+  val Aggregates = "aggregates"
   val TimeDomain = "time_domain"
   val ExpirationTime = "expiration_timestamp_ms"
   val Partition = "partition_id"

@@ -82,9 +82,8 @@ object DeadLetter {
   *
   * @param tag
   *   a tag of dead letters whose rows are the stream's elements:
-  *   `OutputTag[DeadLetter[Sale]]("dead")`;
-  *   or of dead letters whose rows are JSON, for elements of any type:
-  *   `OutputTag[DeadLetter[String]]("dead")`
+  *   `OutputTag[DeadLetter[Sale]]("dead")`; or of dead letters whose rows are JSON, for elements of
+  *   any type: `OutputTag[DeadLetter[String]]("dead")`
   * @param maxInBatch
   *   how many rows and timers may fail in a subtask in a micro-batch
   * @param maxInARow

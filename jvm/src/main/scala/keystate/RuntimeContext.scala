@@ -67,8 +67,7 @@ trait RuntimeContext extends KeyedStateStore {
     *
     * @param key
     *   the key as `getCurrentKey` returns it; in a function without `getCurrentKey`, the value of
-    *   the
-    *   one key column, or a Row
+    *   the one key column, or a Row
     */
   def getKeyGroup(key: Any): Int
 

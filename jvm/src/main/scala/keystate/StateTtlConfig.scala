@@ -134,8 +134,7 @@ object StateTtlConfig {
       *
       * @param cleanupSize
       *   how many entries to check for each entry that the function wrote or removed; at least 1,
-      *   else
-      *   IllegalArgumentException is thrown
+      *   else IllegalArgumentException is thrown
       * @param runCleanupForEveryRecord
       *   whether to check this number for each element instead
       */

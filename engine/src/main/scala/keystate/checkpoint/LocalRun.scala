@@ -37,8 +37,7 @@ private[checkpoint] final class LocalInlineRun(content: Array[Byte], taken: KeyG
   *
   * @param fetched
   *   the positions of the sections, if they are known; else they are in the index at the file's
-  *   end,
-  *   if there is one
+  *   end, if there is one
   * @param damaged
   *   makes the error for a file that differs from what was written
   */

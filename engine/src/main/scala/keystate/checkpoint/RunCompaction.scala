@@ -59,8 +59,7 @@ private[checkpoint] final class RunCompaction(files: RunFiles) {
     *
     * @param workingCopy
     *   the backend that the version is loaded in: the merge can be used as long as this is the
-    *   store's
-    *   backend
+    *   store's backend
     * @param writer
     *   writes files of the kind that this backend takes over
     * @param wantsAll

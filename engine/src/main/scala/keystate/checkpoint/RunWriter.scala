@@ -15,8 +15,7 @@ import keystate.version.{
   *
   * @param asSst
   *   whether to write SST files, because the backend takes such files over whole; otherwise it
-  *   writes
-  *   [[keystate.version.SectionedRun]]s, which are faster to write and to read
+  *   writes [[keystate.version.SectionedRun]]s, which are faster to write and to read
   * @param sectionBytes
   *   the minimum length of their sections
   */

@@ -14,8 +14,7 @@ object PreferredLocations {
     *
     * @param before
     *   the place of each old partition, if it is known. Old and new partitions are even ranges of
-    *   the
-    *   same keys
+    *   the same keys
     * @param partitions
     *   the new number of partitions
     * @param now

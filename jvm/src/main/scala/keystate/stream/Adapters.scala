@@ -55,8 +55,7 @@ private[keystate] final class SinkAdapter[T](function: SinkFunction[T])
   *
   * @param rolling
   *   whether it emits the result so far for every element, as streams do. If not, it emits one
-  *   result
-  *   for each key, by a timer: a batch fires its timers when its input has ended
+  *   result for each key, by a timer: a batch fires its timers when its input has ended
   */
 private[keystate] final class ReduceAdapter[T](
     function: ReduceFunction[T],

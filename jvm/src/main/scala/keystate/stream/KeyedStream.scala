@@ -141,8 +141,7 @@ final class KeyedStream[T, K] private[keystate] (
     *
     * @param eventTime
     *   the column with an element's event time, a timestamp; for a stream it must be the column
-    *   that
-    *   the watermark is defined on. Else `KEYSTATE_DECLARATION`
+    *   that the watermark is defined on. Else `KEYSTATE_DECLARATION`
     */
   def window[W <: Window](
       assigner: WindowAssigner[T, W],
@@ -179,10 +178,9 @@ final class KeyedStream[T, K] private[keystate] (
     *
     * @param initialState
     *   a batch Dataset with keys of the same types, else `KEYSTATE_DECLARATION`.
-    *   `processInitialState`
-    *   gets its elements before the elements of the query's first micro-batch, and in a batch query
-    *   before all others; the elements of one key in its `orderBy`. Once that micro-batch is
-    *   committed, it is not read again.
+    *   `processInitialState` gets its elements before the elements of the query's first
+    *   micro-batch, and in a batch query before all others; the elements of one key in its
+    *   `orderBy`. Once that micro-batch is committed, it is not read again.
     */
   def process[S, OUT](
       function: KeyedProcessFunction[K, T, OUT] with InitialStateFunction[K, S],
@@ -245,8 +243,7 @@ final class KeyedDataset[T] private[keystate] (
     *
     * @param eventTime
     *   the column with an element's event time, a timestamp; for a stream it must be the column
-    *   that
-    *   the watermark is defined on. Else `KEYSTATE_DECLARATION`
+    *   that the watermark is defined on. Else `KEYSTATE_DECLARATION`
     */
   def window[W <: Window](
       assigner: WindowAssigner[T, W],

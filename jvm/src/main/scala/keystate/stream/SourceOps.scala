@@ -20,14 +20,12 @@ final class SourceOps(session: SparkSession) {
     *   the number of instances. It may change at a restart: list state is then split again
     * @param maxRowsPerBatch
     *   when the instances have collected this many rows, each an equal share, they wait for the
-    *   next
-    *   micro-batch. A block under the lock may exceed it
+    *   next micro-batch. A block under the lock may exceed it
     * @param maxBatchDuration
     *   how long a micro-batch collects rows if it isn't full earlier
     * @param availableNowRows
     *   a query with the trigger `AvailableNow` ends after this many rows, even if the source has
-    *   not
-    *   ended; the next query continues there
+    *   not ended; the next query continues there
     * @param availableNowDuration
     *   the same limit, as a duration
     * @param name

@@ -13,8 +13,7 @@ import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedInputs, Tes
   *   applies the function to a stream, as in a query: `_.keyBy(_.user).process(new Sessions)`. It
   *   returns the Dataset that `process`, `flatMap`, a window and so on return. For a stream with a
   *   watermark write `_.withWatermark("time", "0 seconds")…`; the test moves the watermark,
-  *   whatever
-  *   the delay. Any other Dataset in it is a batch Dataset: initial state, which the first
+  *   whatever the delay. Any other Dataset in it is a batch Dataset: initial state, which the first
   *   micro-batch reads, or a table, which the first micro-batch that has the table reads
   * @param parallelism
   *   the number of subtasks

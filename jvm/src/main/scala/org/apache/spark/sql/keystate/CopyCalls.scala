@@ -120,8 +120,7 @@ private[keystate] trait CopyCalls {
     *
     * @param original
     *   for a savepoint that is gone already: the checkpoint that it was made from, which still
-    *   keeps
-    *   its files. Else empty
+    *   keeps its files. Else empty
     */
   def deleteCheckpoint(checkpoint: String, original: String): Int = {
     val root = checkpoints.stopped(checkpoint)

@@ -53,8 +53,7 @@ private[keystate] final case class BatchInfo(
   * @param index
   *   the subtask's index: the number of its store, in a batch query of its partition. The number of
   *   Spark's task differs where the plan goes on with a union or a coalesce, and then one task can
-  *   be
-  *   several subtasks
+  *   be several subtasks
   * @param lease
   *   the task's lease of the backend
   * @param families

@@ -173,7 +173,7 @@ private[keystate] class KeyedProcessExec(
       batchId: Long,
       stateSchemaVersion: Int
   ): List[StateSchemaValidationResult] = {
-    checkProvider()
+    StoreConfig.check(conf)
     if (inRealTime) RealTimeChecks.ofInputs(second, order, conf)
     val changes = new StateChanges(recorded, spec, getStateInfo)
     val written = KeystateErrors.inOperator(changes.operator) {
@@ -190,41 +190,23 @@ private[keystate] class KeyedProcessExec(
   }
 
   /** Spark calls this at the same time. Its error for another time mode does not say what to do. */
-  override def validateNewMetadata(old: OperatorStateMetadata, now: OperatorStateMetadata): Unit = {
-    def timeModeOf(metadata: OperatorStateMetadata) = metadata match {
-      case v2: OperatorStateMetadataV2 =>
-        Some(TransformWithStateOperatorProperties.fromJson(v2.operatorPropertiesJson).timeMode)
-      case _ => None
-    }
-    val changed = for {
-      before <- timeModeOf(old)
-      after <- timeModeOf(now)
-      if before != after
-    } yield (before, after)
-    (changed, old) match {
-      // The base compares the time modes too.
-      case (Some((_, after)), old: OperatorStateMetadataV2)
-          if SystemColumnFamilies.takesTimeMode(recorded) =>
-        val properties = TransformWithStateOperatorProperties.fromJson(old.operatorPropertiesJson)
-        val taken = properties.copy(timeMode = after).json
+  override def validateNewMetadata(old: OperatorStateMetadata, now: OperatorStateMetadata): Unit =
+    (old, now) match {
+      case (old: OperatorStateMetadataV2, now: OperatorStateMetadataV2) =>
+        val before = TransformWithStateOperatorProperties.fromJson(old.operatorPropertiesJson)
+        val after = TransformWithStateOperatorProperties.fromJson(now.operatorPropertiesJson)
+        if (before.timeMode != after.timeMode && !SystemColumnFamilies.takesTimeMode(recorded))
+          throw KeystateErrors.timeModeChanged(
+            StateChanges.describe(getStateInfo, spec.name),
+            getStateInfo.operatorId,
+            TimeMode.recorded(before.timeMode).name,
+            TimeMode.recorded(after.timeMode).name
+          )
+        // The base compares the time modes too.
+        val taken = before.copy(timeMode = after.timeMode).json
         super.validateNewMetadata(old.copy(operatorPropertiesJson = taken), now)
-      case (Some((before, after)), _) =>
-        throw KeystateErrors.timeModeChanged(
-          StateChanges.describe(getStateInfo, spec.name),
-          getStateInfo.operatorId,
-          TimeMode.recorded(before).name,
-          TimeMode.recorded(after).name
-        )
       case _ => super.validateNewMetadata(old, now)
     }
-  }
-
-  private def checkProvider(): Unit = {
-    val provider = conf.stateStoreProviderClass
-    if (provider != Settings.ProviderClass)
-      throw KeystateErrors.providerMissing(provider, Settings.ProviderClass)
-    StoreConfig.check(conf)
-  }
 
   /** The first processing-time timer that is left after this micro-batch. */
   private lazy val nextTimer = {
@@ -261,7 +243,7 @@ private[keystate] class KeyedProcessExec(
       .map(OperatorTasks.KeySampling(_, registered(new SubtaskReports[SampledKeys])))
 
   override protected def doExecute(): RDD[InternalRow] = {
-    checkProvider()
+    StoreConfig.check(conf)
     if (budget.nonEmpty)
       BeforeCommit.put(checkpoint, getStateInfo.operatorId, getStateInfo.storeVersion) {
         sizeWatch.check()

@@ -10,6 +10,7 @@ import org.apache.spark.sql.internal.SQLConf
 import keystate.backend.StateBackendFactory
 import keystate.checkpoint.StoreSettings
 import keystate.config.Settings
+import keystate.errors.KeystateErrors
 
 /** The settings of a store, on the executor.
   *
@@ -62,6 +63,9 @@ private[keystate] object StoreConfig {
 
   /** On the driver: throws the errors that a task would throw, before anything is started. */
   def check(conf: SQLConf): Unit = {
+    val provider = conf.stateStoreProviderClass
+    if (provider != Settings.ProviderClass)
+      throw KeystateErrors.providerMissing(provider, Settings.ProviderClass)
     val settings = conf.getAllConfs
     Settings.check(settings.get)
     StateBackends.configured(

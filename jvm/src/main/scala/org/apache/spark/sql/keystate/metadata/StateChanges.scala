@@ -30,6 +30,9 @@ private[keystate] final class StateChanges(
     if (!allowed && stored.nonEmpty && undeclared == stored && added.nonEmpty)
       throw KeystateErrors.statesReplaced(operator, stored, declared)
 
+  /** Notes how many undeclared states the operator keeps, for its progress. */
+  def note(purges: Boolean): Unit = UndeclaredStates.put(info, if (purges) 0 else undeclared.size)
+
   /** A warning if some states vanished and others came. */
   def renamed: Option[String] = Option.when(undeclared.nonEmpty && added.nonEmpty) {
     def listed(states: Seq[String]) = states.map(s => s"'$s'").mkString(", ")

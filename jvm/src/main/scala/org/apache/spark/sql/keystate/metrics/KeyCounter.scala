@@ -8,23 +8,24 @@ import org.apache.spark.sql.catalyst.{CatalystTypeConverters, InternalRow}
 
 /** Counts the keys of every n-th row of a task, by the algorithm of Misra and Gries: it forgets rare
   * keys, and no key that has more than one of `MostCounters` rows. Not by chance, so that a replay
-  * does the same. For one thread.
+  * does the same.
   *
   * @param keys
   *   the key columns
+  * @param tell
+  *   takes the result
   */
-private[keystate] final class KeyCounter(every: Int, keys: Seq[Attribute]) {
+private[keystate] final class KeyCounter(
+    every: Int,
+    keys: Seq[Attribute],
+    tell: SampledKeys => Unit
+) extends SubtaskReport {
   import KeyCounter._
 
   private val counters = mutable.HashMap.empty[UnsafeRow, Long]
   private var sampled = 0L
 
-  /** @param input
-    *   the columns of the rows
-    * @param keys
-    *   the key columns among them
-    */
-  def counting(
+  override def seeing(
       rows: Iterator[InternalRow],
       input: Seq[Attribute],
       keys: Seq[Attribute]
@@ -52,13 +53,11 @@ private[keystate] final class KeyCounter(every: Int, keys: Seq[Attribute]) {
     }
   }
 
-  def result: SampledKeys = {
+  override def ended(): Unit = {
     val show = CatalystTypeConverters.createToScalaConverter(DataTypeUtils.fromAttributes(keys))
     val most = counters.toSeq.sortBy(-_._2).take(SampledKeys.Most)
-    SampledKeys(
-      sampled,
-      most.map { case (key, count) => show(key).toString.take(LongestKey) -> count }
-    )
+    val counts = most.map { case (key, count) => show(key).toString.take(LongestKey) -> count }
+    tell(SampledKeys(sampled, counts))
   }
 }
 

@@ -1,19 +1,22 @@
 package org.apache.spark.sql.keystate.metrics
 
 import org.apache.spark.sql.execution.metric.SQLMetric
+import org.apache.spark.sql.streaming.StateOperatorProgress
 
-/** How long the tasks of a micro-batch were with their Python workers. */
-private[keystate] object WorkerTimes {
+/** How long the tasks of a micro-batch were with their Python workers.
+  *
+  * @param measured
+  *   the measurements of Spark's runner, in ms. None for Scala, and none of processing on Spark 4.1.
+  *   For a reused worker, Spark's "init" begins when its last task ended; so the start is the rest
+  *   of the total.
+  */
+private[keystate] final class WorkerTimes(measured: Map[String, SQLMetric])
+    extends OperatorReport[Any, Nothing] {
+  import WorkerTimes._
 
-  // Names in a query's progress.
-  val WorkerStart = "keystateWorkerStartMs"
-  val Worker = "keystateWorkerMs"
+  override protected def isNeeded(): Boolean = false
 
-  /** The measurements of Spark's runner, in ms. None for Scala, and none on Spark 4.1, which does
-    * not report the time of processing. For a reused worker, Spark's "init" begins when its last
-    * task ended; so the start is the rest of the total.
-    */
-  def of(measured: Map[String, SQLMetric]): Map[String, Long] = {
+  override def metrics(progress: StateOperatorProgress): Map[String, Long] = {
     def ms(name: String) = measured.get(name).fold(0L)(_.value)
     if (ms("pythonTotalTime") <= 0 || !measured.contains("pythonProcessingTime")) Map.empty
     else
@@ -22,4 +25,11 @@ private[keystate] object WorkerTimes {
         Worker -> ms("pythonProcessingTime")
       )
   }
+}
+
+private[keystate] object WorkerTimes {
+
+  // Names in a query's progress.
+  val WorkerStart = "keystateWorkerStartMs"
+  val Worker = "keystateWorkerMs"
 }

@@ -7,7 +7,6 @@ import org.apache.spark.sql.catalyst.plans.physical.{
   BroadcastDistribution, Distribution, IdentityBroadcastMode, UnspecifiedDistribution
 }
 import org.apache.spark.sql.execution.BinaryExecNode
-import org.apache.spark.util.AccumulatorV2
 
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
@@ -88,9 +87,4 @@ private[keystate] trait FunctionExec extends BinaryExecNode {
       val rows = right.executeBroadcast[Array[InternalRow]]()
       new OperatorTasks.Elements(broadcast.rows.columns, right.output, rows)
     }
-
-  protected def registered[A <: AccumulatorV2[_, _]](accumulator: A): A = {
-    session.sparkContext.register(accumulator)
-    accumulator
-  }
 }

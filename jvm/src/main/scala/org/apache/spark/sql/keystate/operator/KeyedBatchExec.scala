@@ -16,7 +16,6 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 import keystate.config.Settings
 import keystate.keygroup.KeyGroups
 import org.apache.spark.sql.keystate.metadata.OperatorRecord
-import org.apache.spark.sql.keystate.metrics.EarliestTime
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 import org.apache.spark.sql.keystate.store.StoreConfig
 
@@ -92,7 +91,7 @@ private[keystate] final case class KeyedBatchExec(
       inputs.columns.map(_ => None),
       realTime = false,
       broadcastElements(),
-      new OperatorTasks.Metrics(metrics, None, registered(new EarliestTime), None, None, None, None)
+      new OperatorTasks.Metrics(metrics)
     )
   }
 

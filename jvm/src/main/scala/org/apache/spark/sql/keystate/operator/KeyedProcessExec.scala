@@ -1,7 +1,5 @@
 package org.apache.spark.sql.keystate.operator
 
-import scala.jdk.CollectionConverters._
-
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
@@ -20,20 +18,15 @@ import org.apache.spark.sql.execution.streaming.state._
 import org.apache.spark.sql.execution.{LocalTableScanExec, SparkPlan}
 import org.apache.spark.sql.streaming.{StateOperatorProgress, TimeMode => SparkTimeMode}
 import org.apache.spark.sql.types.{BinaryType, StructType}
-import org.apache.spark.util.CollectionAccumulator
 
 import keystate.backend.StateFamily
 import keystate.config.Settings
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.forget.{Forgetting, TaskForgets}
 import org.apache.spark.sql.keystate.metadata.{
-  OperatorRecord, RecordedStates, SparkStateSchema, StateChanges, UndeclaredStates
+  OperatorRecord, RecordedStates, SparkStateSchema, StateChanges
 }
-import org.apache.spark.sql.keystate.metrics.{
-  EarliestTime, LastSamples, MetricValues, SampledKeys, SubtaskReports, WorkerTimes
-}
+import org.apache.spark.sql.keystate.metrics.OperatorReport
 import org.apache.spark.sql.keystate.shim.TransformWithStateShim
-import org.apache.spark.sql.keystate.size.{Budget, SizeWatch, StateSizes}
 import org.apache.spark.sql.keystate.spec.{
   OperatorSpec, SchemaEvolution, StateSpec, SystemColumnFamilies, TimeMode
 }
@@ -184,7 +177,7 @@ private[keystate] class KeyedProcessExec(
       states.write(getStateInfo, stateSchemaDirPath(), hadoopConf, batchId)
     }
     changes.renamed.foreach(warning => logWarning(warning))
-    UndeclaredStates.put(getStateInfo, if (purges) 0 else changes.undeclared.size)
+    changes.note(purges)
     OperatorRecord.rename(getStateInfo, spec.name, hadoopConf)
     List(written)
   }
@@ -208,19 +201,24 @@ private[keystate] class KeyedProcessExec(
       case _ => super.validateNewMetadata(old, now)
     }
 
-  /** The first processing-time timer that is left after this micro-batch. */
-  private lazy val nextTimer = {
-    val time = new EarliestTime
-    session.sparkContext.register(time)
-    time
-  }
+  /** The features that ride on the subtasks. */
+  @transient private lazy val reports: Seq[OperatorReport[StreamSubtask, _]] = StreamReports.of(
+    spec,
+    getStateInfo,
+    keyColumns,
+    pythonMetrics,
+    inRealTime,
+    batchTimestampMs.get,
+    conf,
+    session.sessionState.newHadoopConf()
+  )
 
-  /** Whether to run a micro-batch without new input: if a timer is due, or the watermark may make
-    * one due, or keys are to be forgotten. In processing time the base would run such batches for
-    * ever, so that no trigger would end.
+  /** Whether to run a micro-batch without new input: if a report wants it, or the watermark may make
+    * a timer due. In processing time the base would run such batches for ever, so that no trigger
+    * would end.
     */
   override def shouldRunAnotherBatch(newInputWatermark: Long): Boolean =
-    nextTimer.value <= System.currentTimeMillis || forgetting.isWaiting ||
+    reports.exists(_.wantsBatch) ||
       (timeMode == SparkTimeMode.EventTime() && super.shouldRunAnotherBatch(newInputWatermark))
 
   /** The watermark passes on in any time mode, because the output may have the event time column in
@@ -230,23 +228,12 @@ private[keystate] class KeyedProcessExec(
   override def produceOutputWatermark(inputWatermarkMs: Long): Option[Long] =
     Some(inputWatermarkMs)
 
-  private def reportsMetrics = spec.metrics || inRealTime
-
-  /** The function's own metrics in this micro-batch, and in real-time mode its latencies. */
-  private lazy val functionMetrics = registered(new SubtaskReports[MetricValues])
-
-  /** Samples the keys of this micro-batch, if the session asks for it and there are keys. */
-  private lazy val keySampling: Option[OperatorTasks.KeySampling] =
-    Option
-      .when(groupingAttributes.nonEmpty)(Settings.SampledKeys.of(StoreConfig.in(conf)))
-      .filter(_ > 0)
-      .map(OperatorTasks.KeySampling(_, registered(new SubtaskReports[SampledKeys])))
-
   override protected def doExecute(): RDD[InternalRow] = {
     StoreConfig.check(conf)
-    if (budget.nonEmpty)
+    val checks = reports.flatMap(_.beforeCommit)
+    if (checks.nonEmpty)
       BeforeCommit.put(checkpoint, getStateInfo.operatorId, getStateInfo.storeVersion) {
-        sizeWatch.check()
+        checks.foreach(_.apply())
       }
     if (inRealTime) RealTimeChecks.ofOperatorsBelow(child)
     val keySchema =
@@ -297,48 +284,12 @@ private[keystate] class KeyedProcessExec(
         Option.when(StatefulOperatorStateInfo.enableStateStoreCheckpointIds(conf))(
           checkpointInfoAccumulator
         ),
-        nextTimer,
-        Option.when(reportsMetrics)(functionMetrics),
-        keySampling,
-        Option.when(checkBroadcast)(digests),
-        budget.map(_ => sizes)
-      ),
-      if (groupingAttributes.nonEmpty) forgets() else None
+        reports.filter(_.isSent(sparkContext))
+      )
     )
   }
 
-  private lazy val budget = Budget.of(spec.states, StoreConfig.in(conf))
-
-  /** The sizes of the partitions' states after this micro-batch, if there is a limit. */
-  private lazy val sizes = registered(new SubtaskReports[StateSizes])
-
-  private def sizeWatch = new SizeWatch(
-    getStateInfo,
-    spec.name,
-    budget,
-    if (budget.isEmpty) Map.empty else sizes.value,
-    DataTypeUtils.fromAttributes(keyColumns),
-    session.sessionState.newHadoopConf()
-  )
-
   private def checkpoint = new Path(getStateInfo.checkpointLocation).getParent
-
-  private def forgetting: Forgetting =
-    Forgetting.of(getStateInfo, session.sessionState.newHadoopConf())
-
-  /** The micro-batches whose keys to forget still have data. */
-  private lazy val notForgotten = registered(new CollectionAccumulator[Long])
-
-  private var forgetsKeys = false
-
-  private def forgets(): Option[TaskForgets] = {
-    val claims = forgetting.plan(getStateInfo.storeVersion)
-    forgetsKeys = claims.nonEmpty
-    val own = claims
-      .map(claim => claim.copy(keys = claim.keys.filter(_.operator == getStateInfo.operatorId)))
-      .filter(_.keys.nonEmpty)
-    Option.when(own.nonEmpty)(new TaskForgets(getStateInfo.storeVersion, own, notForgotten))
-  }
 
   /** The condition for late rows, by the base's rule, which knows the left child only. */
   private def lateOf(columns: Seq[Attribute]) = WatermarkSupport.watermarkExpression(
@@ -358,48 +309,18 @@ private[keystate] class KeyedProcessExec(
       case None => Seq.fill(getStateInfo.numPartitions)(None)
     }
 
-  private def checkBroadcast =
-    spec.broadcast.nonEmpty && Settings.BroadcastCheck.of(StoreConfig.in(conf))
-
-  /** Digests of the broadcast states in the subtasks after this micro-batch. */
-  private lazy val digests = registered(new CollectionAccumulator[BroadcastAgreement.Digest])
-
   /** Called on the query's own thread once the micro-batch is done. */
   override def getProgress(): StateOperatorProgress = {
-    if (checkBroadcast)
-      BroadcastAgreement.check(spec.name, getStateInfo.storeVersion, digests.value.asScala.toSeq)
     val progress = super.getProgress()
     // If Keystate does not write Spark's logs, this comes late: the batch is already committed.
     BeforeCommit.run(checkpoint, getStateInfo.storeVersion)
-    sizeWatch.metrics(batchTimestampMs.get, progress.numRowsTotal).foreach { case (name, value) =>
+    for (report <- reports; (name, value) <- report.metrics(progress))
       progress.customMetrics.putIfAbsent(name, value)
-    }
-    keySampling.map(_.sample.total(SampledKeys.Empty)(_ merge _)).foreach { sample =>
-      LastSamples.put(getStateInfo.queryRunId, getStateInfo.operatorId, sample)
-      sample.hottestPercent.foreach(progress.customMetrics.putIfAbsent(HottestKey, _))
-    }
-    val undeclared = UndeclaredStates.get(getStateInfo)
-    if (undeclared > 0) progress.customMetrics.putIfAbsent(Undeclared, undeclared.toLong)
-    if (forgetsKeys) {
-      val left = notForgotten.value.asScala.toSet
-      forgetting.tell(getStateInfo.storeVersion, getStateInfo.operatorId, left)
-    }
-    WorkerTimes.of(pythonMetrics).foreach { case (name, ms) =>
-      progress.customMetrics.putIfAbsent(name, ms)
-    }
-    if (reportsMetrics)
-      functionMetrics.total(MetricValues.Empty)(_ merge _).all.foreach { case (name, value) =>
-        progress.customMetrics.putIfAbsent(name, value)
-      }
     progress
   }
 }
 
 private[keystate] object KeyedProcessExec {
-
-  // Names in a query's progress.
-  val Undeclared = "keystateUndeclaredStates"
-  val HottestKey = "keystateHottestKeyPercent"
 
   /** The store's key schema if there are no key columns. Each state has its own, as in the base. */
   private val DummyKeySchema = new StructType().add("key", BinaryType)

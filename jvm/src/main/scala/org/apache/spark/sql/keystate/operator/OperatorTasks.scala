@@ -14,17 +14,12 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.{
 import org.apache.spark.sql.execution.streaming.state.StateStore
 import org.apache.spark.util.{CollectionAccumulator, CompletionIterator, Utils}
 
-import keystate.TimeDomain
 import keystate.backend.heap.HeapStateBackend
 import keystate.backend.{Expiry, StateFamily}
 import keystate.config.Settings
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.forget.TaskForgets
 import org.apache.spark.sql.keystate.metadata.RecordedStates
-import org.apache.spark.sql.keystate.metrics.{
-  EarliestTime, KeyCounter, MetricValues, SampledKeys, SubtaskReports
-}
-import org.apache.spark.sql.keystate.size.StateSizes
+import org.apache.spark.sql.keystate.metrics.OperatorReport
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, SystemColumnFamilies}
 import org.apache.spark.sql.keystate.state.{DueTimers, StateSweeps}
 import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, SubtaskScope}
@@ -36,8 +31,6 @@ import org.apache.spark.sql.keystate.store.{BackendLease, KeyGroupStateStore, Su
   *   the order in which the rows of the inputs come
   * @param late
   *   for each input: true for rows behind the watermark, which are dropped or emitted unchanged
-  * @param forgets
-  *   the keys to forget, if there are any
   */
 private[keystate] final class OperatorTasks(
     runner: FunctionRunner,
@@ -49,8 +42,7 @@ private[keystate] final class OperatorTasks(
     late: Seq[Option[Expression]],
     realTime: Boolean,
     broadcast: Option[OperatorTasks.Elements],
-    metrics: OperatorTasks.Metrics,
-    forgets: Option[TaskForgets] = None
+    metrics: OperatorTasks.Metrics
 ) extends Serializable {
 
   /** The key properties that each version records. */
@@ -70,32 +62,26 @@ private[keystate] final class OperatorTasks(
     }
     val started = System.nanoTime
     val task = open(own)
-    val forgotten = forgets.fold(0L)(_.run(own))
+    val reports = metrics.reports.map(_.begin(task.index, new StreamSubtask(own, task)))
     val sweeps = new StateSweeps(task.spec.states, task.entries, own.groups, own.sweeps)
-    val counter = metrics.keys.map(keys => new KeyCounter(keys.every, columns.grouping))
     val (run, output) = begin(task, inputs) { (rows, i) =>
-      val counted = sweeps.counting(rows)
-      counter.fold(counted)(_.counting(counted, columns.inputs(i).all, columns.inputs(i).keys))
+      val input = columns.inputs(i)
+      reports.foldLeft(sweeps.counting(rows)) { (seen, report) =>
+        report.seeing(seen, input.all, input.keys)
+      }
     }
     CompletionIterator[InternalRow, Iterator[InternalRow]](
       metrics.counting(output), {
         own.lease.use {
           metrics.add("numUpdatedStateRows", run.updated)
-          metrics.add("numRemovedStateRows", run.removed + forgotten)
-          noteDigests(task)
+          metrics.add("numRemovedStateRows", run.removed + reports.map(_.removed).sum)
           metrics.add("allUpdatesTimeMs", NANOSECONDS.toMillis(System.nanoTime - started))
           sweeps.run(run.updated + run.removed)
-          // Timers that have passed and are left wait for a next micro-batch, whatever that is run
-          // for.
-          task.timers
-            .flatMap(_.next(TimeDomain.PROCESSING_TIME, after = times.processing))
-            .foreach(metrics.nextTimer.add)
+          reports.foreach(_.ended())
         }
-        metrics.function.foreach(_.add(task.index -> task.metrics))
-        counter.foreach(it => metrics.keys.get.sample.add(task.index -> it.result))
         metrics.add("commitTimeMs", Utils.timeTakenMs(store.commit())._2)
         metrics.addStore(store)
-        metrics.sizes.foreach(_.add(task.index -> StateSizes.of(own.manifest)))
+        reports.foreach(_.committed())
       }
     )
   }
@@ -234,12 +220,6 @@ private[keystate] final class OperatorTasks(
         behind
       }
   }
-
-  private def noteDigests(task: OperatorTaskContext): Unit = for {
-    digests <- metrics.digests
-    _ <- task.broadcastInput.filter(_.rows.nonEmpty)
-    state <- task.broadcastStates.get.states
-  } digests.add(BroadcastAgreement.Digest(state.spec.name, task.index, state.digest))
 }
 
 private[keystate] object OperatorTasks {
@@ -302,32 +282,19 @@ private[keystate] object OperatorTasks {
     def input: BroadcastInput = new BroadcastInput(columns, all, rows.value)
   }
 
-  /** The key of every n-th row is counted, and the counts are added to a sample. */
-  final case class KeySampling(every: Int, sample: SubtaskReports[SampledKeys])
-
   /** The reports of tasks to the driver besides their rows.
     *
     * @param values
     *   the operator's metrics, by Spark's names and those of the store
     * @param checkpoints
     *   takes the ids of the new versions; None with checkpoint format v1
-    * @param nextTimer
-    *   takes the first remaining processing-time timer
-    * @param function
-    *   takes the function's own metrics; None if it has none
-    * @param keys
-    *   how keys are sampled; None if they are not
-    * @param digests
-    *   takes the digests of the subtasks' broadcast states; None if they are not checked
+    * @param reports
+    *   what else rides on the subtasks
     */
   final class Metrics(
       values: Map[String, SQLMetric],
-      checkpoints: Option[CollectionAccumulator[StatefulOpStateStoreCheckpointInfo]],
-      val nextTimer: EarliestTime,
-      val function: Option[SubtaskReports[MetricValues]],
-      val keys: Option[KeySampling],
-      val digests: Option[CollectionAccumulator[BroadcastAgreement.Digest]],
-      val sizes: Option[SubtaskReports[StateSizes]]
+      checkpoints: Option[CollectionAccumulator[StatefulOpStateStoreCheckpointInfo]] = None,
+      val reports: Seq[OperatorReport[StreamSubtask, _]] = Nil
   ) extends Serializable {
     def add(name: String, value: Long): Unit = values(name) += value
 

@@ -19,7 +19,7 @@ import org.apache.spark.util.Utils
 import keystate.config.Settings
 import org.apache.spark.sql.keystate.checkpoint.{CheckpointReport, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.{OffsetEntry, QueryLogs}
-import org.apache.spark.sql.keystate.metrics.LastSamples
+import org.apache.spark.sql.keystate.metrics.KeySampling
 
 /** For each running query with state: its operators from its last progress, and its states and
   * partitions from its checkpoint after the last committed micro-batch.
@@ -104,7 +104,7 @@ private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamE
 
   /** The keys that had the most rows, if they are sampled. */
   private def keys(run: UUID, operator: Int): Seq[Node] =
-    LastSamples.get(run, operator).toSeq.flatMap { sample =>
+    KeySampling.last(run, operator).toSeq.flatMap { sample =>
       <p>The most frequent keys of operator {operator}, of {sample.rows} sampled rows</p> ++
         UIUtils.listingTable[(String, Long)](
           Seq("key", "sampled rows", "of all, %"),

@@ -10,9 +10,11 @@ class KeyCounterSuite extends AnyFunSuite {
   private val key = AttributeReference("key", LongType)()
 
   private def sampled(every: Int, keys: Iterator[Long]): SampledKeys = {
-    val counter = new KeyCounter(every, Seq(key))
-    counter.counting(keys.map(InternalRow(_)), Seq(key), Seq(key)).foreach(_ => ())
-    counter.result
+    var told = SampledKeys.Empty
+    val counter = new KeyCounter(every, Seq(key), told = _)
+    counter.seeing(keys.map(InternalRow(_)), Seq(key), Seq(key)).foreach(_ => ())
+    counter.ended()
+    told
   }
 
   test("every row") {

@@ -25,7 +25,6 @@ import keystate.keygroup.KeyGroups
 import keystate.{OutputTag, TimeDomain}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs, SideOutputs}
-import org.apache.spark.sql.keystate.metrics.EarliestTime
 import org.apache.spark.sql.keystate.operator.{
   BroadcastInput, FunctionInputs, InputColumns, InputReader, InputRole, OperatorColumns,
   OperatorTasks, SecondInput, StaticInputs
@@ -215,15 +214,7 @@ final class TestedOperator[OUT](
       read.late(late).map(_.filterNot(_ => process.spec.rowHandling.lateRows)),
       realTime = false,
       None,
-      new OperatorTasks.Metrics(
-        Map("numRowsDroppedByWatermark" -> dropped),
-        None,
-        new EarliestTime,
-        None,
-        None,
-        None,
-        None
-      )
+      new OperatorTasks.Metrics(Map("numRowsDroppedByWatermark" -> dropped))
     )
   }
 

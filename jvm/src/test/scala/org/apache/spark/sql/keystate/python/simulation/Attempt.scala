@@ -16,7 +16,6 @@ import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.unsafe.types.UTF8String
 import org.apache.spark.{SparkEnv, TaskContext, TaskContextImpl, TaskKilledException}
 
-import org.apache.spark.sql.keystate.metrics.EarliestTime
 import org.apache.spark.sql.keystate.operator.{InTurn, OperatorTasks}
 import org.apache.spark.sql.keystate.store.{KeyGroupProvider, KeyGroupStateStore}
 
@@ -120,7 +119,7 @@ private[simulation] final class Attempt(
       Seq(None),
       realTime = false,
       None,
-      new OperatorTasks.Metrics(metrics, None, new EarliestTime, None, None, None, None)
+      new OperatorTasks.Metrics(metrics)
     )
     val project = UnsafeProjection.create(operator.columns.inputs.head.all.map(_.dataType).toArray)
     val rows = batch.rows.iterator.map { row =>

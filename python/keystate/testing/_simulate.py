@@ -15,7 +15,7 @@ from keystate.errors import KeystateError
 from keystate.functions import OutputTag
 from keystate.testing._simulation import generate, growth, invariants
 from keystate.testing._simulation.as_pytest import as_test
-from keystate.testing._simulation.records import Record
+from keystate.testing._simulation.records import Record, beginning
 from keystate.testing._simulation.schedule import Schedule
 from keystate.testing._simulation.system_under_test import SystemUnderTest, error_line
 from keystate.testing._snapshot import Snapshot
@@ -187,7 +187,7 @@ class _Simulator:
             self._check(invariants.reads_nothing_else(self._system, schedule), seed)
         self._check(invariants.hold_with_events(self._system, schedule), seed)
         if names := {"batches", "order"} - self._ignored:
-            self.done._count(generate.on_time(self._system, records, split))
+            self.done._count(self._system.on_time(records, split))
             results = self._results or invariants.all_results
             found = invariants.hold_in_any_order(self._system, records, split, names, results)
             self._check(found, seed)
@@ -220,7 +220,7 @@ class _Simulator:
         records = self._records(random.Random(0))[: generate.MOST]
         try:
             with closing(self._system.restore(snapshot)) as harness:
-                now = max(harness.processing_time, generate.beginning(records))
+                now = max(harness.processing_time, beginning(records))
             batch = self._system.batch(records, processing_time=now)
             error = self._system.run((batch,), snapshot).error
         except KeystateError as e:

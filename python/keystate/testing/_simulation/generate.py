@@ -9,15 +9,13 @@ from typing import Any
 
 from keystate.functions import TimeDomain
 from keystate.testing._base import OperatorHarness
-from keystate.testing._simulation.records import Record
+from keystate.testing._simulation.records import Record, beginning
 from keystate.testing._simulation.schedule import Batch, Event, EventKind, Schedule
 from keystate.testing._simulation.system_under_test import FAR, SystemUnderTest
 
 #: The most rows of a schedule.
 MOST = 20
 _SIZES = (1, 2, 3, 5, 8, 13, MOST)
-#: Where there is no event time to begin with, in ms.
-BEGINNING = 1_700_000_000_000
 
 
 def sample(records: Sequence[Record], rng: random.Random) -> list[Record]:
@@ -57,32 +55,6 @@ def split(order: Sequence[int], rng: random.Random) -> tuple[tuple[int, ...], ..
         made.append(tuple(order[at : at + size]))
         at += size
     return tuple(made)
-
-
-def beginning(records: Sequence[Record]) -> int:
-    """The processing time that a schedule begins with."""
-    times = [record.time for record in records if record.time is not None]
-    return max(times) // 1000 + 1 if times else BEGINNING
-
-
-def on_time(
-    system: SystemUnderTest, records: Sequence[Record], split: Sequence[Sequence[int]]
-) -> Schedule:
-    """Micro-batches of rows that are never late: the watermark waits for those that are to come."""
-    schedule: list[Batch] = []
-    seen: int | None = None
-    watermark = 0
-    for i, places in enumerate(split):
-        clocks: dict[str, int] = {} if i else {"processing_time": beginning(records)}
-        if system.by_event_time and seen is not None:
-            waiting = [records[at].time for each in split[i:] for at in each]
-            first = min((time for time in waiting if time is not None), default=seen)
-            watermark = max(watermark, min(seen // 1000, (first - 1) // 1000))
-            clocks["watermark"] = watermark
-        schedule.append(system.batch((records[at] for at in places), **clocks))
-        times = [records[at].time for at in places]
-        seen = max((time for time in [seen, *times] if time is not None), default=None)
-    return tuple(schedule)
 
 
 def with_events(

@@ -8,9 +8,8 @@ from typing import Any
 
 from keystate.state.kinds import TIMERS
 from keystate.testing._base import OperatorHarness
-from keystate.testing._simulation.generate import beginning
 from keystate.testing._simulation.invariants import Finding, failing
-from keystate.testing._simulation.records import Record
+from keystate.testing._simulation.records import Record, beginning
 from keystate.testing._simulation.schedule import Batch
 from keystate.testing._simulation.shrink import shrunk, without
 from keystate.testing._simulation.system_under_test import Run, SystemUnderTest, bare

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from keystate._types.canonical import canonical, same
 from keystate.testing._clocks import CLOCK, RANDOM, noticed
-from keystate.testing._simulation.generate import on_time
 from keystate.testing._simulation.records import Record
 from keystate.testing._simulation.schedule import EventKind, Outcome, Schedule, without_events
 from keystate.testing._simulation.shrink import shrunk, smaller_schedules, without
@@ -149,7 +148,7 @@ def hold_in_any_order(
 
     def run(split: Split) -> tuple[Schedule, Outcome]:
         if split not in known:
-            known[split] = system.run_to_end(on_time(system, records, split))
+            known[split] = system.run_to_end(system.on_time(records, split))
         return known[split]
 
     def emitted(outcome: Outcome) -> Any:

@@ -12,6 +12,9 @@ from keystate._operators.definition import InputRole
 from keystate.testing._rows import Encoder, InputEncoder
 from keystate.testing._setup import Setup
 
+#: Where there is no event time to begin with, in ms.
+_BEGINNING = 1_700_000_000_000
+
 
 class Record(NamedTuple):
     """A row on its way into an operator.
@@ -27,6 +30,12 @@ class Record(NamedTuple):
     row: Row
     key: str | None
     time: int | None
+
+
+def beginning(records: Sequence[Record]) -> int:
+    """The processing time that a schedule begins with."""
+    times = [record.time for record in records if record.time is not None]
+    return max(times) // 1000 + 1 if times else _BEGINNING
 
 
 class Inputs:

@@ -15,7 +15,7 @@ from keystate.state.kinds import TIMERS
 from keystate.testing._base import OperatorHarness
 from keystate.testing._harness import KeyedProcessHarness
 from keystate.testing._setup import Setup
-from keystate.testing._simulation.records import Inputs, Record
+from keystate.testing._simulation.records import Inputs, Record, beginning
 from keystate.testing._simulation.schedule import Batch, Event, EventKind, Outcome, Schedule
 from keystate.testing._snapshot import Snapshot
 from keystate.testing._two_inputs import KeyedTwoInputHarness
@@ -62,6 +62,23 @@ class SystemUnderTest:
         for record in records:
             rows[record.input].append(record.row)
         return Batch(tuple(map(tuple, rows)), **more)
+
+    def on_time(self, records: Sequence[Record], split: Sequence[Sequence[int]]) -> Schedule:
+        """Micro-batches of rows that are never late: the watermark waits for those to come."""
+        schedule: list[Batch] = []
+        seen: int | None = None
+        watermark = 0
+        for i, places in enumerate(split):
+            clocks: dict[str, int] = {} if i else {"processing_time": beginning(records)}
+            if self.by_event_time and seen is not None:
+                waiting = [records[at].time for each in split[i:] for at in each]
+                first = min((time for time in waiting if time is not None), default=seen)
+                watermark = max(watermark, min(seen // 1000, (first - 1) // 1000))
+                clocks["watermark"] = watermark
+            schedule.append(self.batch((records[at] for at in places), **clocks))
+            times = [records[at].time for at in places]
+            seen = max((time for time in [seen, *times] if time is not None), default=None)
+        return tuple(schedule)
 
     def restore(self, snapshot: Snapshot, parallelism: int = 1) -> OperatorHarness:
         """A harness of a query that starts again."""

@@ -12,9 +12,15 @@ import pyarrow as pa
 import pytest
 from keystate import OutputTag
 from keystate._spec.protocol import Answer, Control, Message
-from keystate._types.codec import NOT_PACKED, PackedRows, codec, packed_reader, struct_codec
+from keystate._types.codec import NOT_PACKED, PackedRows, codec, struct_codec
 from keystate._worker.messages.columns import INTEGERS
-from keystate._worker.messages.packed import PackedMessage, in_bytes, packed_answer, read_message
+from keystate._worker.messages.packed import (
+    PackedMessage,
+    in_bytes,
+    packed_answer,
+    packed_reader,
+    read_message,
+)
 from keystate._worker.messages.results import Results
 from pyspark.sql import types as T
 

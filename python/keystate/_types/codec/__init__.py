@@ -12,7 +12,7 @@ from keystate._types.codec.factory import codec, struct_codec
 from keystate._types.codec.misfits import Misfit, TooLarge, shorten
 from keystate._types.codec.not_given import TYPE as NOT_GIVEN
 from keystate._types.codec.not_given import NotGiven
-from keystate._types.codec.packed import NOT_PACKED, PackedRows, packed_reader
+from keystate._types.codec.packed import NOT_PACKED, PackedRows
 from keystate._types.codec.rows import hashable
 from keystate._types.codec.structs import StructCodec
 
@@ -30,7 +30,6 @@ __all__ = [
     "codec",
     "hashable",
     "offsets",
-    "packed_reader",
     "shorten",
     "struct_codec",
 ]

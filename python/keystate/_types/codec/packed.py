@@ -13,8 +13,6 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from keystate._types.codec.base import Codec
-from keystate._types.codec.factory import struct_codec
 from keystate._types.codec.not_given import NotGivenCodec
 from keystate._types.codec.structs import StructCodec
 
@@ -100,15 +98,3 @@ class PackedRows:
                 lines.append(f" n{i} = len(v{i}); o{i} = end")
                 lines.append(f" tail += v{i} + padding[n{i} & 7]; end += n{i} + 7 & -8")
         return [*lines, f" return pack(nulls, {self._places()}) + tail"]
-
-
-def packed_reader(codec: Codec) -> Callable[[bytes, int], Any]:
-    """Reads a value from a packed row: a struct's fields, or the value as the one field."""
-    if codec.packed_reader is None:
-        if isinstance(codec, StructCodec):
-            codec.packed_reader = PackedRows(codec).read
-        else:
-            alone = T.StructType([T.StructField("value", codec.data_type)])
-            read = PackedRows(struct_codec(alone)).read
-            codec.packed_reader = lambda data, at: read(data, at)[0]
-    return codec.packed_reader

@@ -9,16 +9,17 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import types as T
 from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 
 from keystate._spec.protocol import Answer, Control, Message, state_column
-from keystate._types.codec import Codec, packed_reader
+from keystate._types.codec import Codec, PackedRows, StructCodec, struct_codec
 from keystate._worker.messages.columns import INTEGERS, Columns
 
 #: A timer that was set or deleted: slot, domain, time, and what it is now.
@@ -41,6 +42,18 @@ _OFFSETS = struct.Struct("<ii")
 
 #: Set by the JVM for workers of real-time mode.
 _REAL_TIME = "SPARK_KEYSTATE_REAL_TIME"
+
+
+def packed_reader(codec: Codec) -> Callable[[bytes, int], Any]:
+    """Reads a value from a packed row: a struct's fields, or the value as the one field."""
+    if codec.packed_reader is None:
+        if isinstance(codec, StructCodec):
+            codec.packed_reader = PackedRows(codec).read
+        else:
+            alone = T.StructType([T.StructField("value", codec.data_type)])
+            read = PackedRows(struct_codec(alone)).read
+            codec.packed_reader = lambda data, at: read(data, at)[0]
+    return codec.packed_reader
 
 
 def read_message(batch: pa.RecordBatch) -> Columns:

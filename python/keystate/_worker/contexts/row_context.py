@@ -82,6 +82,12 @@ class RowContext(Cursor, AskedInOpen):
             raise StateAccessError("no timer is firing", code="KEYSTATE_NOT_IN_CALL")
         return TimeDomain(self.timer[0])
 
+    def time_of_use(self) -> int:
+        """The event time at which a state is used; the JVM takes the watermark if it is later."""
+        if self.timer is not None and self.time_domain() is not TimeDomain.EVENT_TIME:
+            return 0
+        return self.timestamp() or 0
+
     def timer_service(self) -> RowContext:
         """The operator's clocks, and the current key's timers."""
         return self

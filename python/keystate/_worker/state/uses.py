@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._spec.protocol import Part
-from keystate.functions import TimeDomain
 from keystate.state import StateTtlConfig
 
 #: Encodes one user key for each slot.
@@ -47,7 +46,7 @@ class Uses:
         """Notes that an entry was used now."""
         if self._undoable:
             self._keep(entry)
-        time = self._time() if self._by_event_time else 0
+        time = self._cursor.time_of_use() if self._by_event_time else 0
         if time >= self._used.get(entry, time):
             self._used[entry] = time
 
@@ -63,13 +62,6 @@ class Uses:
         if self._undoable:
             self._keep(entry)
         self._used.pop(entry, None)
-
-    def _time(self) -> int:
-        """The event time of the row or timer; the JVM takes the watermark if it is later."""
-        cursor = self._cursor
-        if cursor.timer is not None and cursor.time_domain() is not TimeDomain.EVENT_TIME:
-            return 0
-        return cursor.timestamp() or 0
 
     def _keep(self, entry: Any) -> None:
         noted = self._used.get(entry), entry in self.went

@@ -351,6 +351,10 @@ def test_tables_show_aggregates_beside_their_buffers(
         ("a", True, 1000, 1, 5),
         ("b", True, 2000, 3, 3),
     ]
+    (version, *_) = reversed(keystate.admin.history(str(windows.checkpoint), key="a"))
+    (row,) = version.states["aggregates"].values()
+    assert row.asDict() == {"last": 1, "sum(value)": 5}
+    assert set(version.states) == {"_aggregate", "aggregates"}
 
 
 def test_buffers_alone_are_shown_where_a_function_is_not_known(

@@ -124,14 +124,17 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
       val byBatch = found.groupMap(_._1)(_._2)
       there.map { one =>
         val (timers, states) = byBatch.getOrElse(one.batch, Nil).partitionMap(identity)
-        Version(one.batch, states, timers.flatten)
+        Version(one.batch, states.flatten, timers.flatten)
       }
     }
 
-    private def state(of: Listed, family: StateFamily): Found = {
+    /** The key in a state, and beside it in the aggregates whose buffers that has. */
+    private def state(of: Listed, family: StateFamily): Seq[Found] = {
       val stored = new StoredState(family, keySchema)
       val (from, until) = stored.range(bytes, "", "", isRange = true)
-      Found(stored, stored.unexpired(of.manifest, find(of, family, from, until)))
+      val entries = stored.unexpired(of.manifest, find(of, family, from, until))
+      val evaluated = EvaluatedState.of(stored, family, keySchema)
+      Found(stored, entries) +: evaluated.map(it => Found(it.state, it.entries(entries))).toSeq
     }
 
     private def timers(of: Listed, family: StateFamily): Seq[(Byte, Long)] =

@@ -8,26 +8,25 @@ import org.apache.spark.sql.functions.{col, expr}
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.{Column, Row}
 
+import keystate.backend.StateFamily
 import org.apache.spark.sql.keystate.expression.{AggregateColumn, AggregateEvaluation}
 import org.apache.spark.sql.keystate.spec.{AggregateRecord, SchemaEvolution, StateSpec}
 
 /** The aggregates that a checkpoint has, analysed again by what it records of them. */
 private[keystate] object StoredAggregates {
 
-  /** None if this session can't compute them: it lacks a function that is in them, or Spark keeps the
-    * buffers of one in another form by now.
+  /** None for states of functions, and if the session can't compute them: it lacks a function that
+    * is in them, or Spark keeps the buffers of one in another form by now.
     */
-  def of(
-      state: StateSpec,
-      keySchema: StructType,
-      session: SparkSession
-  ): Option[AggregateEvaluation] = state.aggregates.flatMap { record =>
-    try
-      Some(analysed(record, keySchema, session)).filter { found =>
-        SchemaEvolution.same(AggregateColumn.stateType(found.columns), state.valueType)
-      }
-    catch { case NonFatal(_) => None }
-  }
+  def of(family: StateFamily, keySchema: StructType): Option[AggregateEvaluation] = for {
+    state <- Option.when(StateSpec.hasAggregates(family))(StateSpec.of(family))
+    record <- state.aggregates
+    session <- SparkSession.getActiveSession.orElse(SparkSession.getDefaultSession)
+    found <-
+      try Some(analysed(record, keySchema, session))
+      catch { case NonFatal(_) => None }
+    if SchemaEvolution.same(AggregateColumn.stateType(found.columns), state.valueType)
+  } yield found
 
   private def analysed(
       record: AggregateRecord,

@@ -86,13 +86,16 @@ private[keystate] final case class StateSpec(
     "order" -> order.name
   ) ++ keyType.map("keyType" -> _.asNullable.json) ++
     Option.when(schemas.nonEmpty)("schemas" -> SchemaEvolution.toJson(schemas)) ++
-    aggregates.map("aggregates" -> _.toJson)
+    aggregates.map(StateSpec.Aggregates -> _.toJson)
 }
 
 private[keystate] object StateSpec {
 
   /** The kind of broadcast state in checkpoints and in what Python declares. */
   private final val Broadcast = "broadcast"
+
+  /** The property with what is recorded of aggregates. */
+  private final val Aggregates = "aggregates"
 
   private implicit val formats: Formats = DefaultFormats
 
@@ -118,6 +121,9 @@ private[keystate] object StateSpec {
   def isBroadcast(family: StateFamily): Boolean =
     family.properties.get("kind").contains(Broadcast)
 
+  /** Whether a family has the buffers of aggregates. */
+  def hasAggregates(family: StateFamily): Boolean = family.properties.contains(Aggregates)
+
   /** A declared state as a version has it. */
   def of(family: StateFamily): StateSpec = StoredTypes.reading(family.name) {
     val recorded = family.properties
@@ -134,7 +140,7 @@ private[keystate] object StateSpec {
         .get("schemas")
         .fold(Seq.empty[DataType])(SchemaEvolution.schemas(_).map(dataType)),
       isBroadcast = isBroadcast(family),
-      aggregates = recorded.get("aggregates").map(AggregateRecord.fromJson)
+      aggregates = recorded.get(Aggregates).map(AggregateRecord.fromJson)
     )
   }
 

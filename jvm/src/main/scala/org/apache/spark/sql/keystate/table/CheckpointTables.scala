@@ -6,7 +6,6 @@ import org.apache.hadoop.conf.Configuration
 
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.util.{ArrayData, GenericArrayData}
-import org.apache.spark.sql.classic.SparkSession
 import org.apache.spark.sql.connector.catalog.{Identifier, Table}
 import org.apache.spark.sql.types._
 import org.apache.spark.unsafe.types.UTF8String
@@ -18,7 +17,6 @@ import keystate.version.Manifest
 import org.apache.spark.sql.keystate.checkpoint.{
   CommittedBatch, QueryCheckpoint, StoredOperatorState
 }
-import org.apache.spark.sql.keystate.expression.AggregateEvaluation
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 import org.apache.spark.sql.keystate.plan.StoredAggregates
 import org.apache.spark.sql.keystate.spec.{StateSpec, SystemColumnFamilies}
@@ -110,7 +108,7 @@ private[keystate] final class CheckpointTables(
         keySchema,
         of.partitioning.maxParallelism,
         ofChanges,
-        evaluation(family, keySchema)
+        StoredAggregates.of(family, keySchema)
       )
       val snapshot = if (ofChanges) None else Some(version(from, id, batch))
       new StateTable(
@@ -121,11 +119,6 @@ private[keystate] final class CheckpointTables(
       )
     }
   }
-
-  private def evaluation(family: StateFamily, key: StructType): Option[AggregateEvaluation] =
-    Option.when(family.properties.contains("aggregates"))(StateSpec.of(family)).flatMap { state =>
-      SparkSession.getActiveSession.flatMap(StoredAggregates.of(state, key, _))
-    }
 
   private def broadcast(
       from: QueryCheckpoint,

@@ -29,7 +29,11 @@ from keystate import (
 from keystate._jvm.session import FORMAT_KEY
 from keystate._types.waiting import wait_until
 from keystate.errors import CheckpointError
-from keystate.windows import TumblingEventTimeWindows, WindowFunction
+from keystate.windows import (
+    EventTimeSessionWindows,
+    TumblingEventTimeWindows,
+    WindowFunction,
+)
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -634,3 +638,51 @@ def test_a_window_that_has_ended_is_over_for_rows(
     assert lines(fired) == [[0]] * (2 if lateness else 1)
     counts = [[1, 1], [1, 2]] if lateness else [[1, 1]]
     assert lines(tmp_path / "out") == counts
+
+
+def test_aggregates_of_a_key_are_emitted_with_each_row(
+    spark: SparkSession, running: list[Any], tmp_path: Path
+) -> None:
+    """While the batch lasts, and again by the next one and a query in micro-batches."""
+    source = Source(spark)
+
+    def totals(rows: DataFrame) -> DataFrame:
+        return keystate.keyed(rows, "key").aggregate(
+            F.sum("x").alias("total"), F.sort_array(F.collect_set("x")).alias("values")
+        )
+
+    query = start(totals(source.rows()), tmp_path, "5 seconds")
+    running.append(query)
+    out = tmp_path / "out"
+    source.add([(1, 3), (2, 4), (1, 5)])
+    wait_for(query, lambda: len(lines(out)) == 3)
+    assert lines(out) == [[1, 3, [3]], [2, 4, [4]], [1, 8, [3, 5]]]
+    done = batches(query)
+    wait_for(query, lambda: batches(query) > done)
+    source.add([(2, 1)])
+    wait_for(query, lambda: len(lines(out)) == 4)
+    assert lines(out)[3] == [2, 5, [1, 4]]
+    wait_for(query, lambda: batches(query) > done + 1)
+    query.stop()
+    state = admin.read_state(spark, str(tmp_path / "checkpoint"))
+    found = state.select("key.key", "aggregates.*").collect()
+    assert sorted(map(tuple, found)) == [(1, 8, [3, 5]), (2, 5, [1, 4])]
+
+
+@pytest.mark.parametrize("sessions", [False, True])
+def test_windows_of_aggregates_fire_at_the_end_of_a_batch(
+    spark: SparkSession, running: list[Any], tmp_path: Path, sessions: bool
+) -> None:
+    source = Source(spark)
+    rows = source.rows("key long, x long, at long").withColumn("time", F.timestamp_seconds("at"))
+    assigner: Any = EventTimeSessionWindows.with_gap(Time.seconds(5))
+    if not sessions:
+        assigner = TumblingEventTimeWindows.of(Time.seconds(10))
+    keyed = keystate.keyed(rows.withWatermark("time", "0 seconds"), "key")
+    totals = keyed.window(assigner).aggregate(F.sum("x").alias("total"), F.max_by("x", "at"))
+    query = start(totals.drop("window_start", "window_end"), tmp_path, "2 seconds")
+    running.append(query)
+    source.add([(1, 3, 1), (1, 4, 2), (2, 5, 4), (1, 6, 25)])
+    wait_for(query, lambda: len(lines(tmp_path / "out")) == 2)
+    query.stop()
+    assert sorted(lines(tmp_path / "out")) == [[1, 7, 4], [2, 5, 5]]

@@ -14,6 +14,8 @@ private[keystate] object RealTimeMode {
 
   def isTrigger(trigger: Trigger): Boolean = false
 
+  def isOf(plan: LogicalPlan): Boolean = false
+
   def checkOperators(plan: SparkPlan): Unit = ()
 }
 

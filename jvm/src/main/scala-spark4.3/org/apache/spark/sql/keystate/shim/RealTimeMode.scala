@@ -2,6 +2,7 @@ package org.apache.spark.sql.keystate.shim
 
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation
 import org.apache.spark.sql.execution.streaming.RealTimeTrigger
 import org.apache.spark.sql.execution.streaming.runtime.RealTimeModeAllowlist
 import org.apache.spark.sql.internal.SQLConf
@@ -16,6 +17,15 @@ private[keystate] object RealTimeMode {
   val Allowlist: Option[String] = Some(SQLConf.STREAMING_REAL_TIME_MODE_ALLOWLIST_CHECK.key)
 
   def isTrigger(trigger: Trigger): Boolean = trigger.isInstanceOf[RealTimeTrigger]
+
+  /** Whether a plan's rows come while a batch lasts. Relies on a source that is planned for a batch
+    * with a start but without an end.
+    */
+  def isOf(plan: LogicalPlan): Boolean = plan.exists {
+    case source: StreamingDataSourceV2ScanRelation =>
+      source.startOffset.isDefined && source.endOffset.isEmpty
+    case _ => false
+  }
 
   /** Throws Spark's error if an operator can't run in real-time mode. */
   def checkOperators(plan: SparkPlan): Unit =

@@ -136,6 +136,15 @@ private[expression] final class AggregateBuffers(
     StateRows.encode(nest(buffers))
   }
 
+  private lazy val flat =
+    UnsafeProjection.create(told ++ attributes, told ++ attributes)
+
+  /** The buffers as they are sent on, after these columns. They must not be used again. */
+  def sent(before: InternalRow, buffers: InternalRow): UnsafeRow = {
+    objects.foreach(_.serializeAggregateBufferInPlace(buffers))
+    flat(held(before, buffers))
+  }
+
   /** The functions' results, after these columns. The same row each time. */
   def results(before: InternalRow, buffers: InternalRow): UnsafeRow = {
     var i = 0
@@ -232,5 +241,24 @@ private[expression] final class AggregateBuffers(
       if (!isImperative) projection.target(buffers)(both(buffers, row)): Unit
       ofImperatives(buffers, row)
     }
+  }
+}
+
+/** Begins buffers with one row. */
+private[keystate] final class BegunRow(
+    grouping: Seq[Attribute],
+    functions: Seq[FilteredFunction],
+    columns: Seq[Attribute]
+) {
+  private val group = UnsafeProjection.create(grouping, columns)
+  private val aggregates = Seq(AggregateColumn("", functions))
+  private val buffers =
+    new AggregateBuffers(aggregates, AggregateInput.Rows(columns), grouping, None)
+
+  /** The columns of the group, and the buffers. The same row each time. */
+  def apply(row: InternalRow): UnsafeRow = {
+    val begun = buffers.create()
+    buffers.add(begun, row)
+    buffers.sent(group(row), begun)
   }
 }

@@ -1,7 +1,7 @@
 package org.apache.spark.sql.keystate.operator
 
 import org.apache.spark.sql.catalyst.expressions.SortOrder
-import org.apache.spark.sql.execution.SparkPlan
+import org.apache.spark.sql.execution.{SparkPlan, UnaryExecNode}
 import org.apache.spark.sql.internal.SQLConf
 
 import keystate.errors.{BadSettingException, KeystateErrors}
@@ -42,5 +42,11 @@ private[operator] object RealTimeChecks {
     * `RealTimeSession`; it does not know Keystate's operators.
     */
   def ofOperatorsBelow(child: SparkPlan): Unit =
-    RealTimeMode.checkOperators(child.transform { case own: FunctionExec => own.left })
+    RealTimeMode.checkOperators(child.transform {
+      case own: FunctionExec => own.left
+      case own: EachRowExec => own.child
+    })
 }
+
+/** An operator of Keystate's that has each row's result at once. */
+private[keystate] trait EachRowExec extends UnaryExecNode

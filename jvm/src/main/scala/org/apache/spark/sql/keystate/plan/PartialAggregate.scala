@@ -10,6 +10,9 @@ import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, UnaryNode}
 import org.apache.spark.sql.execution.SparkPlan
 import org.apache.spark.sql.execution.aggregate.{HashAggregateExec, ObjectHashAggregateExec}
 
+import org.apache.spark.sql.keystate.expression.FilteredFunction
+import org.apache.spark.sql.keystate.shim.RealTimeMode
+
 /** Rows with the same values in some columns become one, in each task, before a shuffle: the part of
   * Spark's aggregation that is before its shuffle. There may be several rows of a group: of different
   * tasks, and of one whose groups did not fit into memory.
@@ -40,7 +43,8 @@ private[keystate] case class PartialAggregate(
     * in mode `Partial` that asks for no distribution, and on what it emits: the columns of the group
     * and the functions' buffers, by position.
     */
-  def exec(planned: SparkPlan): SparkPlan = {
+  def exec(planned: SparkPlan): SparkPlan = if (RealTimeMode.isOf(child)) eachRow(planned)
+  else {
     val partial = functions.zip(filters).map { case (function, filter) =>
       AggregateExpression(function, Partial, isDistinct = false, filter)
     }
@@ -49,6 +53,13 @@ private[keystate] case class PartialAggregate(
       HashAggregateExec(None, false, None, grouping, partial, attributes, 0, output, planned)
     else
       ObjectHashAggregateExec(None, false, None, grouping, partial, attributes, 0, output, planned)
+  }
+
+  private def eachRow(planned: SparkPlan): SparkPlan = {
+    val filtered = functions.zip(filters).map { case (function, filter) =>
+      FilteredFunction(function, filter.map(_.asInstanceOf[Attribute]))
+    }
+    BegunRows(grouping, filtered, output, planned)
   }
 
   override protected def withNewChildInternal(newChild: LogicalPlan): PartialAggregate =

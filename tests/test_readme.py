@@ -226,7 +226,6 @@ ELSEWHERE = {
     "out/bench/results.json",
     "keystate-0.1.0.cdx.json",
     "keystate.default",
-    "keystate.defaultBeside",
 }
 
 

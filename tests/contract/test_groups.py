@@ -1,4 +1,4 @@
-"""How values of many groups are put together: against what is plain to see."""
+"""How entries of windows are put together: against what is plain to see."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from keystate import agg
-from keystate._types.codec import codec
-from keystate._worker.aggregates.computing import Aggregation
-from keystate._worker.aggregates.declared import accumulator_type, resolve
-from keystate._worker.aggregates.groups import Groups, stable_order
-from keystate._worker.state import column_state
-from keystate._worker.state.aggregate_columns import AggregateColumns
+from keystate._spec.specs import StateSpec
+from keystate._worker.state import map_columns
 from keystate._worker.state.column_entries import Entries
-from keystate._worker.state.listed_columns import narrowed, wide
+from keystate._worker.state.listed_columns import ListedColumns, narrowed, wide
+from keystate._worker.windows.groups import stable_order
+from keystate.state.kinds import StateKind
 from pyspark.sql import types as T
 
 
@@ -55,65 +52,36 @@ def _entries(rows: list[tuple[int, int, int, int]]) -> Entries:
     return Entries(*columns, [np.zeros(len(rows))], True)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        pa.array([3, None, -5]),
-        pa.array([0.5, float("nan"), None]),
-        pa.array(["b", None, "a"]),
-        pa.array([True, None, False]),
-    ],
-)
-def test_values_that_are_alone_stay_as_they_are(values: pa.Array) -> None:
-    each = np.arange(3)
-    for groups in (Groups.alone(3), Groups(each, each)):
-        found = [groups.most(values, greatest=True), groups.end(values, True, ignore_nulls=True)]
-        if pa.types.is_integer(values.type):
-            found.append(groups.sums(values, "sum"))
-        # NaN is not equal to itself.
-        assert {str(each) for each in found} == {str(values)}
-        assert groups.any(np.array([True, False, True])).tolist() == [True, False, True]
-
-
-def test_the_least_of_lists() -> None:
-    chance = random.Random(4)
-    for lengths in (lambda: 1, lambda: chance.randint(0, 9)):
-        lists = [sorted(chance.randint(-9, 9) for _ in range(lengths())) for _ in range(200)]
-        of = [chance.randrange(12) for _ in lists]
-        order = stable_order(np.array(of))
-        starts = np.searchsorted(np.array(of)[order], sorted(set(of)))
-        limits = np.array([chance.randint(0, 8) for _ in starts])
-        found = Groups(order, starts).least(pa.array(lists, pa.list_(pa.int64())), limits)
-        assert found.to_pylist() == [
-            sorted({v for mine, each in zip(of, lists) if mine == group for v in each})[:most]
-            for group, most in zip(sorted(set(of)), limits.tolist())
-        ]
-
-
-class _Documents(AggregateColumns):
-    """The last document of each key."""
+class _Documents(ListedColumns):
+    """Documents of one window of each key."""
 
     def __init__(self) -> None:
-        rows = T.StructType([T.StructField("doc", T.StringType())])
-        resolved = resolve([agg.last("doc")], rows)
-        self._codec = codec(accumulator_type(resolved))
-        self._aggregation = Aggregation(resolved)
-        self._none = self._no_entries()
-        self._clear()
+        names = ("end", "start", "number")
+        key = T.StructType([T.StructField(name, T.LongType()) for name in names])
+        value = T.StructType([T.StructField("doc", T.StringType())])
+        spec = StateSpec("rows", StateKind.SORTED_MAP, "sorted map", value, key)
+        super().__init__(spec, 0, None)
+        self._count = 0
 
     def add_documents(self, slots: list[int], size: int) -> None:
-        documents = pa.RecordBatch.from_pydict({"doc": ["x" * size] * len(slots)})
-        self.add(np.array(slots), self._aggregation.lift(documents))
+        many = len(slots)
+        numbers = np.arange(self._count, self._count + many)
+        self._count += many
+        documents = pa.StructArray.from_arrays([["x" * size] * many], ["doc"]).cast(self._wide)
+        none = np.zeros(many, np.int64)
+        entries = Entries(np.array(slots), none + 1, none + 10, none, [numbers, documents], False)
+        self._append(entries)
 
 
 def test_large_values_wait_for_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow has 2 GiB of strings at most, and so many bytes are soon there."""
-    monkeypatch.setattr(column_state, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(map_columns, "_MOST_BYTES", 1 << 20)
     state = _Documents()
     for _ in range(50):
         state.add_documents([0, 1], 200_000)
-        assert sum(each.nbytes() for each in state._added) < 2 << 20
-    assert len(state._merge()) == 2
+        waiting = sum(each.nbytes() for each in state._added)
+        assert waiting < max(2 << 20, state._merged.nbytes() // 3)
+    assert len(state._merge()) == 100
 
 
 def test_what_is_sent_is_no_part_of_a_larger_array() -> None:
@@ -121,7 +89,8 @@ def test_what_is_sent_is_no_part_of_a_larger_array() -> None:
     state.add_documents(list(range(10)), 5)
     put = state._take_changed(7, 10)
     assert put.slots.tolist() == [7, 8, 9]
-    assert all(part.offset == 0 and part.nbytes < 100 for part in put.parts)
+    documents = put.parts[1]
+    assert documents.offset == 0 and documents.nbytes < 200
     assert len(state._take_changed(0, 10)) == 7
 
 

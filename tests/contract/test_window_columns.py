@@ -8,16 +8,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from keystate import agg
 from keystate._spec.specs import StateSpec
-from keystate._worker.aggregates.computing import Aggregation
-from keystate._worker.aggregates.declared import accumulator_type, resolve
-from keystate._worker.state.window_columns import WindowColumns
+from keystate._types.codec import codec
+from keystate._worker.state.folded_columns import FoldedWindowColumns
+from keystate._worker.windows.folded import FoldedRows
 from keystate.state.kinds import StateKind
 from pyspark.sql import types as T
 
-COUNT = resolve([agg.count().alias("n")], T.StructType([]))
 KEY = T.StructType([T.StructField(name, T.LongType()) for name in ("open", "end", "start")])
+
+
+class Total:
+    codec = codec(T.LongType())
+
+    def add(self, row: Any, accumulator: Any) -> int:
+        return int(row) + (accumulator or 0)
+
+    def merge(self, a: Any, b: Any) -> int:
+        return int(a + b)
 
 
 class Stored:
@@ -25,7 +33,7 @@ class Stored:
 
     def __init__(self, spec: StateSpec) -> None:
         self._types = spec.key_codec().arrow, spec.value_codec().arrow
-        self.entries: dict[tuple[int, ...], dict[str, int]] = {}
+        self.entries: dict[tuple[int, ...], int] = {}
 
     def get(self, state: int, slot: int, keys: pa.Array) -> pa.Array:
         found = [self.entries.get(tuple(key.values())) for key in keys.to_pylist()]
@@ -42,27 +50,22 @@ def numbers(*values: int) -> Any:
 
 
 def test_a_window_that_has_ended_is_not_read_again_in_the_next_generation() -> None:
-    spec = StateSpec(
-        "window-contents", StateKind.SORTED_MAP, "sorted map", accumulator_type(COUNT), KEY
-    )
+    spec = StateSpec("window-contents", StateKind.SORTED_MAP, "sorted map", T.LongType(), KEY)
     stored = Stored(spec)
-    state = WindowColumns(spec, 0, SimpleNamespace(client=stored), Aggregation(COUNT), 10_000)
+    cursor = SimpleNamespace(client=stored, slot=None, row=None)
+    state = FoldedWindowColumns(spec, 0, cursor, Total(), None, 10_000)
     state._size, state._remote = 1, {0: set()}
-    window = numbers(0), numbers(2000), numbers(1000), [pa.array([1])]
+    window = numbers(0), numbers(2000), numbers(1000), FoldedRows.of_rows([1])
     state.add(*window)
-    assert state.take_due(numbers(0), 5500).parts == [pa.array([1])]
-    (keys,), (values,) = _changes(state)
-    stored.entries[keys] = values
+    assert state.take_due(numbers(0), 5500).parts[1].tolist() == [1]
+    put = state._take_changed(0, 1)
+    ((key, value),) = zip(state._keys_of(put).to_pylist(), state._values(put.parts).to_pylist())
+    stored.entries[tuple(key.values())] = value
     state.new_generation()
     state._size, state._away = 1, numbers(0)
     state._loaded(0, numbers(0))
     state._append(state._carried(0, numbers(0)))
-    assert state.take_due(numbers(0), 6000).parts == [pa.array([], pa.int64())]
-    assert state.add_late(*window).parts == [pa.array([2])]
-
-
-def _changes(state: WindowColumns) -> tuple[list[tuple[int, ...]], list[dict[str, int]]]:
-    """The keys and values of windows that the JVM is to have."""
-    put = state._take_changed(0, 1)
-    keys = zip(*(each.tolist() for each in (put.opens, put.ends, put.starts)))
-    return list(keys), [{"n": n} for n in put.parts[0].to_pylist()]
+    assert len(state.take_due(numbers(0), 6000)) == 0
+    fired: list[Any] = []
+    state.add_late(*window, lambda window, accumulator: fired.append((window, accumulator)))
+    assert fired == [((2000, 1000), 2)]

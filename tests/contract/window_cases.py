@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,6 +86,11 @@ class Case(NamedTuple):
     windows: Windows
     steps: Sequence[tuple[Any, list[Emitted]]]
     late: Sequence[tuple[str, int, int]]
+
+
+def at(millis: int) -> datetime.datetime:
+    """A time of a row, as a local one."""
+    return datetime.datetime.fromtimestamp(millis / 1000)
 
 
 def made(name: str, *arguments: Any) -> Any:

@@ -9,7 +9,7 @@ import keystate
 import pytest
 from keystate import KeyedProcessFunction
 
-from tests.contract.aggregated import at
+from tests.contract.window_cases import at
 
 SCHEMA = "key string, what string, time timestamp"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.aggregated import at
+from tests.contract.window_cases import at
 from tests.drawn import drawn
 from tests.fuzz import pairs
 

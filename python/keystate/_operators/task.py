@@ -14,7 +14,6 @@ from keystate._operators.discovery import discover_states
 from keystate._operators.pickling import pickled
 from keystate._spec.specs import (
     MAIN_OUTPUT,
-    EndedWindows,
     InputSpec,
     OperatorSpec,
     StateSpec,
@@ -146,17 +145,11 @@ def operator_spec(operator: Operator, function: SentFunction) -> OperatorSpec:
         inputs=tuple(
             InputSpec(_index_of(each.late_output, operator), each.shape) for each in inputs
         ),
-        takes=Takes(function_spec.style in _OF_WINDOWS, function_spec.style in _OF_COLUMNS),
-        ended_windows=_ended_windows(operator),
+        takes=Takes(
+            late_rows=function_spec.style is Style.WINDOWS,
+            columns=function_spec.style in (Style.BATCHES, Style.WINDOWS),
+        ),
     )
-
-
-def _ended_windows(operator: Operator) -> EndedWindows | None:
-    function_spec = operator.function_spec
-    if function_spec.style is not Style.COLUMN_WINDOWS or operator.side_outputs:
-        return None
-    ended: EndedWindows | None = function_spec.function.ended()
-    return ended
 
 
 def _index_of(tag: OutputTag | None, operator: Operator) -> int | None:
@@ -181,11 +174,6 @@ def _check(operator: Operator, spec: OperatorSpec) -> None:
 
 def _check_dead_letters(operator: Operator, policy: DeadLetters) -> None:
     function_spec, second = operator.function_spec, operator.keyed_second
-    if function_spec.style in _WITHOUT_DEAD_LETTERS:
-        raise DeclarationError(
-            "on_error=dead_letters(...) does not support "
-            f"{_WITHOUT_DEAD_LETTERS[function_spec.style]}"
-        )
     checkpointed = isinstance(function_spec.function, (CheckpointedFunction, ListCheckpointed))
     if checkpointed and function_spec.style in (Style.ASYNC, Style.BATCHES):
         raise DeclarationError(
@@ -197,25 +185,6 @@ def _check_dead_letters(operator: Operator, policy: DeadLetters) -> None:
     if second is not None and not function_spec.initial:
         types.append(second.row_type)
     check_policy(policy, types)
-
-
-#: Functions of windows.
-_OF_WINDOWS = (Style.WINDOWS, Style.COLUMN_WINDOWS, Style.COLUMN_SESSIONS)
-
-#: What calls them reads columns of Arrow.
-_OF_COLUMNS = (Style.BATCHES, Style.COLUMNS, *_OF_WINDOWS)
-
-_NO_LETTERS_OF_COLUMNS = (
-    "aggregates of columns, which are computed for many rows at once. Filter rows that don't fit "
-    "before, or use an AggregateFunction"
-)
-
-#: Functions whose rows' errors can't be undone, and why.
-_WITHOUT_DEAD_LETTERS = {
-    Style.COLUMNS: _NO_LETTERS_OF_COLUMNS,
-    Style.COLUMN_WINDOWS: _NO_LETTERS_OF_COLUMNS,
-    Style.COLUMN_SESSIONS: _NO_LETTERS_OF_COLUMNS,
-}
 
 
 def _tagged_type(main: T.StructType, tags: tuple[OutputTag, ...]) -> T.StructType:

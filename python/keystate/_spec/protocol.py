@@ -187,18 +187,6 @@ class OperatorFields:
     LATE_OUTPUTS: Final = "late_outputs"
     TAKES_LATE_ROWS: Final = "takes_late_rows"
     TAKES_COLUMNS: Final = "takes_columns"
-    JVM_WINDOW_FIRING: Final = "jvm_window_firing"
-
-
-class WindowFiringFields:
-    """Fields of windows that the JVM fires, and of their results."""
-
-    STATE: Final = "state"
-    EVENT_TIME: Final = "event_time"
-    DROPPED: Final = "dropped"
-    RESULTS: Final = "results"
-    FIELD: Final = "field"
-    MADE: Final = "made"
 
 
 class StateFields:

@@ -14,7 +14,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import types as T
 
-from keystate._spec.protocol import OperatorFields, StateFields, TtlFields, WindowFiringFields
+from keystate._spec.protocol import OperatorFields, StateFields, TtlFields
 from keystate._spec.time_mode import TimeMode
 from keystate._types.codec import Codec, Misfit, Shape, codec
 from keystate._types.codec.evolution import with_defaults
@@ -150,34 +150,6 @@ class Takes:
 
 
 @dataclass(frozen=True)
-class EndedWindows:
-    """Windows of column aggregates whose results are what they hold, or nearly so.
-
-    Attributes:
-        state: the name of the state that holds them.
-        by_event_time: which clock they go by.
-        dropped: the name of the function's metric that counts late rows.
-        results: for each result the field that it is made of, and how: it is its ``value``; a
-            ``count``, which is 0 if that is null; or the ``mean`` of its sum and count.
-    """
-
-    state: str
-    by_event_time: bool
-    dropped: str
-    results: tuple[tuple[str, str], ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """The JSON that the JVM reads."""
-        names = WindowFiringFields
-        return {
-            names.STATE: self.state,
-            names.EVENT_TIME: self.by_event_time,
-            names.DROPPED: self.dropped,
-            names.RESULTS: [{names.FIELD: f, names.MADE: made} for f, made in self.results],
-        }
-
-
-@dataclass(frozen=True)
 class OperatorSpec:
     """One operator.
 
@@ -193,7 +165,6 @@ class OperatorSpec:
         metrics: whether the function has metrics of its own.
         inputs: the inputs whose rows the function takes.
         takes: how the function takes rows.
-        ended_windows: windows that the JVM fires when they end; ``None`` if there are none.
     """
 
     name: str | None
@@ -207,7 +178,6 @@ class OperatorSpec:
     metrics: bool = False
     inputs: tuple[InputSpec, ...] = ()
     takes: Takes = Takes()
-    ended_windows: EndedWindows | None = None
 
     @property
     def lists(self) -> tuple[StateSpec, ...]:
@@ -233,7 +203,6 @@ class OperatorSpec:
                 names.LATE_OUTPUTS: [each.late_output for each in self.inputs],
                 names.TAKES_LATE_ROWS: self.takes.late_rows,
                 names.TAKES_COLUMNS: self.takes.columns,
-                names.JVM_WINDOW_FIRING: self.ended_windows and self.ended_windows.to_json(),
             }
         )
 

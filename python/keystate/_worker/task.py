@@ -122,9 +122,6 @@ class TaskFunction:
 _OPERATORS = {
     Style.WINDOWS: ("windows", "windows_operator"),
     Style.BATCHES: ("batches", "BatchOperator"),
-    Style.COLUMNS: ("column_aggregates", "ColumnAggregateOperator"),
-    Style.COLUMN_WINDOWS: ("column_windows", "ColumnWindowsOperator"),
-    Style.COLUMN_SESSIONS: ("column_sessions", "ColumnSessionsOperator"),
     Style.ASYNC: ("asynchronous", "AsyncOperator"),
 }
 

@@ -16,8 +16,6 @@ from keystate._worker.calls.function_spec import Style
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 
-_WINDOWS = (Style.WINDOWS, Style.COLUMN_WINDOWS, Style.COLUMN_SESSIONS)
-
 
 class Setup:
     """An operator, and the number of its subtasks.
@@ -70,7 +68,7 @@ class Setup:
         Those of windows are not: a key has one for the first of its windows each time that it
         answers. Which windows there are, and when they fire, is in their states.
         """
-        return self.operator.function_spec.style not in _WINDOWS
+        return self.operator.function_spec.style is not Style.WINDOWS
 
     @property
     def inputs(self) -> list[Input]:

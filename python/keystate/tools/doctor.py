@@ -105,7 +105,7 @@ def _has_lock() -> bool:
 
 
 def numpy() -> Finding:
-    """Functions of batches and aggregates of columns compute with it."""
+    """Functions of batches and of windows compute with it."""
     try:
         return Finding(f"NumPy {version('numpy')}")
     except PackageNotFoundError:

@@ -25,8 +25,6 @@ class WindowsByColumns:
     operator: tuple[str, str]
     #: The name of the state with what they hold.
     contents: str
-    #: Whether a row stands for several.
-    combined = False
 
     def __init__(self, function: WindowsFunction, lateness: int) -> None:
         self.by_event_time = function.by_event_time

@@ -21,8 +21,6 @@ from keystate.errors import CheckpointError
 
 #: In a field's metadata: its value in what was stored before it was added.
 DEFAULT = "keystate.default"
-#: In a field's metadata: the field that the older type must have, too, for the default to count.
-DEFAULT_BESIDE = "keystate.defaultBeside"
 
 
 class Unreadable(Exception):
@@ -59,19 +57,6 @@ def stored_element(text: str, state: str) -> pa.Array:
             f"read: {type(e).__name__}: {e}. Go on from an older checkpoint",
             code="KEYSTATE_CORRUPT_FILE",
         ) from e
-
-
-def default_beside(name: str, data_type: T.DataType, default: Any, beside: str) -> T.StructField:
-    """A field with a default in what was stored with another field, but without this one.
-
-    Args:
-        name: of the field.
-        data_type: of the field.
-        default: its value there. In what was stored without both it is null.
-        beside: the name of the other field.
-    """
-    encoded = to_text(codec(data_type).encode([default]))
-    return T.StructField(name, data_type, True, {DEFAULT: encoded, DEFAULT_BESIDE: beside})
 
 
 def with_defaults(data_type: T.DataType, shape: Shape | None, whole: Any = None) -> T.DataType:
@@ -111,8 +96,7 @@ def with_defaults(data_type: T.DataType, shape: Shape | None, whole: Any = None)
             encoded = codec(field.dataType, shape.part(i)).encode([value])
             fields.append(T.StructField(field.name, inner, True, {DEFAULT: to_text(encoded)}))
         else:
-            own = field.metadata if DEFAULT_BESIDE in field.metadata else None
-            fields.append(T.StructField(field.name, inner, field.nullable, own))
+            fields.append(T.StructField(field.name, inner, field.nullable))
     return T.StructType(fields)
 
 
@@ -172,7 +156,7 @@ def _fields(
         if at >= 0:
             inside = f"field '{field.name}' of {place}"
             columns.append(_convert(array.field(at), field.dataType, target.type, inside))
-        elif DEFAULT in field.metadata and _counts(field, array.type):
+        elif DEFAULT in field.metadata:
             default = from_text(field.metadata[DEFAULT])
             columns.append(default.take(pa.array([0] * len(array), pa.int32())))
         elif field.nullable:
@@ -182,12 +166,6 @@ def _fields(
                 f"field '{field.name}' of {place} is new and must not be null: give it a default"
             )
     return columns
-
-
-def _counts(field: T.StructField, old: pa.StructType) -> bool:
-    """Whether the default of a field that an older type does not have counts for its values."""
-    beside = field.metadata.get(DEFAULT_BESIDE)
-    return beside is None or old.get_field_index(beside) >= 0
 
 
 _INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]

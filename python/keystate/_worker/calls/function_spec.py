@@ -28,11 +28,6 @@ class Style(enum.Enum):
     WINDOWS = "windows"
     #: Many rows at once.
     BATCHES = "batches"
-    #: No function: it declares aggregates, which are computed by columns.
-    COLUMNS = "columns"
-    #: No function: it declares windows and aggregates, computed by columns; late rows too.
-    COLUMN_WINDOWS = "column_windows"
-    COLUMN_SESSIONS = "column_sessions"
     #: Row and context, many results that are awaited.
     ASYNC = "async"
 

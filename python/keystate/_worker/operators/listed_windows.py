@@ -9,19 +9,18 @@ import numpy as np
 import pyarrow as pa
 
 from keystate._spec.specs import StateSpec
-from keystate._worker.aggregates.accumulators import Parts
-from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.messages.columns import Columns
-from keystate._worker.operators.columns import due_arrays
-from keystate._worker.operators.folded_windows import FoldedWindowsOperator
 from keystate._worker.operators.task_spec import TaskSpec
 from keystate._worker.operators.windows import times_of
+from keystate._worker.operators.windows_by_columns import WindowsByColumnsOperator, due_arrays
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.listed_columns import ListedColumns, narrowed
 from keystate._worker.state.noted_timers import NotedTimers
 from keystate._worker.state.row_numbers import RowNumbers
 from keystate._worker.state.worker_state import WorkerState
+from keystate._worker.windows.groups import Numbers
+from keystate._worker.windows.parts import Parts
 
 #: So many rows become Python's at a time, or those of one window; and rows of so many keys whose
 #: maps stay with the JVM are read at a time.
@@ -29,30 +28,28 @@ _DECODED_AT_ONCE = 10_000
 _FAR_AT_ONCE = 50
 
 
-class ListedWindowsOperator(FoldedWindowsOperator):
+class ListedWindowsOperator(WindowsByColumnsOperator):
     """Tumbling and sliding windows with their default trigger and no lateness, of rows."""
 
-    _state: ListedColumns  # type: ignore[assignment]
-    _state_class = ListedColumns
+    _state: ListedColumns
 
     def __init__(
         self, function_spec: FunctionSpec, declared: TaskSpec, control: dict[str, Any]
     ) -> None:
         super().__init__(function_spec, declared, control)
-        (self._state.numbers,) = (s for s in self._states if isinstance(s, RowNumbers))
-        (self._noted,) = (s for s in self._states if isinstance(s, NotedTimers))
+        self._state.numbers = self._numbers
 
-    def _make_aggregation(self) -> Any:
-        return None
+    def _open_contents(self, spec: StateSpec, index: int, cursor: Any) -> ListedColumns:
+        return ListedColumns(spec, index, cursor)
 
-    def _open_columns(self, spec: StateSpec, index: int, cursor: Any, told: Any) -> WorkerState:
+    def _open_other(self, spec: StateSpec, index: int, cursor: Any) -> WorkerState:
         windows = self._function
-        if spec.name == windows.contents:
-            return ListedColumns(spec, index, cursor)
-        if spec.name == windows.timers:
-            bits = windows.for_both, windows.for_operator
-            return NotedTimers(spec, index, cursor, self._domain, *bits)
-        return RowNumbers(spec, index, cursor)
+        if spec.name != windows.timers:
+            self._numbers = RowNumbers(spec, index, cursor)
+            return self._numbers
+        bits = windows.for_both, windows.for_operator
+        self._noted = NotedTimers(spec, index, cursor, self._domain, *bits)
+        return self._noted
 
     def _add(self, slots: Numbers, ends: Numbers, parts: Parts, results: list[Any]) -> None:
         super()._add(slots, ends, parts, results)
@@ -83,6 +80,7 @@ class ListedWindowsOperator(FoldedWindowsOperator):
         return [pa.StructArray.from_arrays([rows.to_struct_array(), times], ["row", "time"])]
 
     def _emit(self, entries: Entries, results: list[Any]) -> None:
+        """Fires windows whose rows these are."""
         if len(entries) == 0:
             return
         self._context.row = None
@@ -99,4 +97,4 @@ class ListedWindowsOperator(FoldedWindowsOperator):
             if high > first + len(rows):
                 first, count = low, max(high - low, _DECODED_AT_ONCE)
                 rows = self._rows.decode(narrowed(stored.slice(first, count), self._rows.arrow))
-            self._emit_one(slot, (end, start), rows[low - first : high - first], results)
+            self._emit_one(slot, (end, start), rows[low - first : high - first], results, True)

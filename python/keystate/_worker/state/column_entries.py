@@ -1,30 +1,24 @@
-"""Accumulators by columns: which key and window each is of, and its parts."""
+"""Entries of windows by columns: which key and window each is of, and what it holds."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from keystate._worker.aggregates.accumulators import (
-    Accumulation,
-    Parts,
-    concatenated,
-    filtered,
-    taken,
-)
-from keystate._worker.aggregates.groups import Groups, Numbers, stable_order
+from keystate._worker.windows.groups import Groups, Numbers, stable_order
+from keystate._worker.windows.parts import Parts, concatenated, filtered, taken
 
 
 class Entries:
-    """Accumulators of keys and their windows, in any order.
-
-    Those of keys without windows have 0 for a window's end and start.
+    """What windows of keys hold, in any order.
 
     Attributes:
         slots: their keys.
         opens: 1 while a window's end is to come, else 0.
         ends: their windows' ends, in ms.
         starts: their windows' starts, in ms.
-        parts: of their accumulators.
+        parts: what they hold.
         changed: which of them differ from what the JVM has.
         timed: which of them have a timer.
         stored: which of them the JVM has, maybe as they were before.
@@ -52,7 +46,7 @@ class Entries:
         return len(self.slots)
 
     def nbytes(self) -> int:
-        """The bytes of their accumulators; of Python objects those of their addresses."""
+        """The bytes of what they hold; of Python objects those of their addresses."""
         return sum(part.nbytes for part in self.parts)
 
     def select(self, mask: Numbers) -> Entries:
@@ -95,43 +89,22 @@ class Entries:
         columns = [np.concatenate(each) for each in zip(*(c._columns() for c in chunks))]
         return Entries._like(columns, concatenated(chunk.parts for chunk in chunks))
 
-    def merged(self, aggregation: Accumulation) -> Entries:
-        """One for each key and window, sorted by slot, and then as the JVM has them."""
+    def merged(self, merge: Callable[[Groups, Parts], Parts]) -> Entries:
+        """One for each key and window, sorted by slot, and then as the JVM has them.
+
+        Args:
+            merge: makes what each group of them holds.
+        """
         groups = self.groups()
         if groups.are_alone:
-            return self._like(self._columns(), aggregation.merge(groups, self.parts))
+            return self._like(self._columns(), merge(groups, self.parts))
         columns = [
             *(groups.heads(column) for column in self._columns()[:4]),
             groups.any(self.changed),
             groups.any(self.timed),
             groups.any(self.stored),
         ]
-        return self._like(columns, aggregation.merge(groups, self.parts))
-
-    def running(self, aggregation: Accumulation) -> Entries:
-        """For each of them what its window has with it and those before it.
-
-        Each doubles how many entries it knows of, until all know of all before them.
-        """
-        groups = self.groups()
-        order, starts = groups.order, groups.starts
-        ranks = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
-        parts = taken(self.parts, order)
-        reach = 1
-        while reach <= ranks.max(initial=0):
-            far = ranks >= reach
-            # Pairs of an entry and the one so far before it; those that know of all are alone.
-            sizes = 1 + far
-            starts = np.cumsum(sizes) - sizes
-            places = np.empty(int(sizes.sum()), np.int64)
-            each = np.arange(len(order))
-            places[starts] = each - np.where(far, reach, 0)
-            places[starts + far] = each
-            parts = aggregation.merge(Groups(places, starts), parts)
-            reach *= 2
-        back = np.empty(len(order), np.int64)
-        back[order] = np.arange(len(order))
-        return self._like(self._columns(), taken(parts, back))
+        return self._like(columns, merge(groups, self.parts))
 
     def groups(self) -> Groups:
         """Groups of entries with the same key and window, sorted by slot, then in JVM order."""

@@ -1,25 +1,25 @@
-"""The timers of accumulators by columns."""
+"""The timers of windows by columns."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.messages.columns import list_column
-from keystate._worker.state.column_state import ColumnState
 from keystate._worker.state.timers import TYPES, WorkerTimers
+from keystate._worker.state.window_columns import WindowColumns
+from keystate._worker.windows.groups import Numbers
 
 
 class ColumnTimers(WorkerTimers):
-    """Sets the timers that the state's entries are still to have.
+    """Sets the timers that the state's windows are still to have.
 
     Args:
         state: the state.
         domain: the timers' clock.
     """
 
-    def __init__(self, state: ColumnState, domain: int) -> None:
+    def __init__(self, state: WindowColumns, domain: int) -> None:
         super().__init__()
         self._state = state
         self._domain = domain
@@ -36,7 +36,7 @@ class ColumnTimers(WorkerTimers):
         self.new_generation()
 
     def load(self, new_keys: int, carried: list[int] | None) -> None:
-        """Does nothing: the state knows which entries have a timer."""
+        """Does nothing: the state knows which windows have a timer."""
 
     def learn_gone(self, timers: list[tuple[int, int, int]]) -> None:
         """Does nothing: the state knows which timers there are."""

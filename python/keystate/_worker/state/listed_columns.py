@@ -12,30 +12,20 @@ import pyarrow as pa
 
 from keystate._spec.protocol import Bound
 from keystate._spec.specs import StateSpec
-from keystate._worker.aggregates.accumulators import Parts
-from keystate._worker.aggregates.groups import Groups, Numbers, stable_order
 from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.row_numbers import RowNumbers
 from keystate._worker.state.window_columns import WindowColumns
+from keystate._worker.windows.groups import Numbers, stable_order
+from keystate._worker.windows.parts import Parts
 
 _LAST = 2**63 - 1
 
 
-class _Rows:
-    """Rows are not merged. Their parts are their numbers, and what is stored of them."""
-
-    def merge(self, groups: Groups, parts: Parts) -> Parts:
-        raise NotImplementedError("each row is an entry")
-
-    def pack(self, parts: Parts, kind: pa.DataType) -> pa.Array:
-        return parts[1].cast(kind)
-
-    def unpack(self, stored: pa.Array) -> Parts:
-        raise NotImplementedError("an entry has its number in its key")
-
-
 class ListedColumns(WindowColumns):
-    """The rows of the windows of all keys. What is known of a remote map are rows' numbers."""
+    """The rows of the windows of all keys. What is known of a remote map are rows' numbers.
+
+    The parts of an entry are its row's number, and what is stored of the row.
+    """
 
     _remote: dict[int, set[Any]]
     #: Gives each row a number.
@@ -43,7 +33,7 @@ class ListedColumns(WindowColumns):
 
     def __init__(self, spec: StateSpec, index: int, cursor: Any) -> None:
         self._wide: pa.DataType = wide(spec.value_codec().arrow)
-        super().__init__(spec, index, cursor, _Rows(), lateness=0)
+        super().__init__(spec, index, cursor, lateness=0)
 
     # -- what the operator does -----------------------------------------------------------------
 
@@ -132,6 +122,9 @@ class ListedColumns(WindowColumns):
 
     def _keys_of(self, entries: Entries) -> pa.Array:
         return self._keys(entries.ends, entries.starts, entries.parts[0])
+
+    def _values(self, parts: Parts) -> pa.Array:
+        return parts[1].cast(self._codec.arrow)
 
     def rows_of(self, entries: Entries) -> pa.Array:
         """The rows without their times."""

@@ -1,6 +1,8 @@
-"""Sorted maps with an entry for each window of a key, by columns.
+"""Sorted maps with entries for the windows of a key, by columns, without an object for a key.
 
-A map that stays with the JVM is asked for what is needed of it.
+Entries are added as they come. They are put together with others when there are enough of them,
+and when the state is asked for what it has. A map that stays with the JVM is asked for what is
+needed of it.
 """
 
 from __future__ import annotations
@@ -17,42 +19,92 @@ import pyarrow.compute as pc
 
 from keystate._spec.protocol import Bound, Part, state_column
 from keystate._spec.specs import StateSpec
-from keystate._worker.aggregates.accumulators import Accumulation
-from keystate._worker.aggregates.groups import Numbers, stable_order
 from keystate._worker.messages.columns import Columns, list_column
 from keystate._worker.state.column_entries import Entries
-from keystate._worker.state.column_state import ColumnState
 from keystate._worker.state.maps import LARGEST_PAGE
+from keystate._worker.state.worker_state import WorkerState
+from keystate._worker.windows.groups import Numbers, stable_order
+from keystate._worker.windows.parts import Parts
 
 _LAST = 2**63 - 1
 
+#: So many bytes of entries wait at most to be put together, or a fourth of what is together.
+#: Arrow puts no more than 2 GiB of strings together.
+_MOST_BYTES = 64 << 20
 
-class MapColumns(ColumnState):
+
+class MapColumns(WorkerState):
     """The entries of all keys' maps.
 
     Args:
         spec: of the state.
         index: of the state.
         cursor: knows the side channel.
-        aggregation: computes values.
     """
 
-    def __init__(self, spec: StateSpec, index: int, cursor: Any, aggregation: Accumulation) -> None:
-        self._key_type: pa.DataType = spec.key_codec().arrow
-        self._old_remote: dict[int, set[Any]] = {}
-        super().__init__(spec, index, cursor, aggregation)
+    #: So many entries are put together at a time, or as many as there are together.
+    _merged_at_once = 200_000
 
-    def _no_entries(self) -> Entries:
+    def __init__(self, spec: StateSpec, index: int, cursor: Any) -> None:
+        super().__init__(spec, index, cursor)
+        self._key_type: pa.DataType = spec.key_codec().arrow
         none = np.empty(0, np.int64)
-        return self._entries(none, self._no_keys(), pa.array([], self._codec.arrow))
+        self._none = self._entries(none, self._no_keys(), pa.array([], self._codec.arrow))
+        self._size = self._old_size = 0
+        self._old = self._none
+        self._old_remote: dict[int, set[Any]] = {}
+        self._clear()
 
     def _clear(self) -> None:
-        super()._clear()
+        self._merged = self._none
+        self._added: list[Entries] = []  # since they were put together
+        self._waiting = self._waiting_bytes = 0
         self._removed: list[tuple[Numbers, pa.Array]] = []  # slots and keys
         #: For each slot whose map stays with the JVM the entries that are known, or known not to be
         #: there.
         self._remote: dict[int, set[Any]] = {}
         self._scanned: dict[int, int] = {}  # until when such a map has been read
+
+    def clear(self) -> None:
+        raise NotImplementedError("entries are taken out when they are due")
+
+    def _wait(self, entries: Entries) -> None:
+        self._added.append(entries)
+        self._waiting += len(entries)
+        self._waiting_bytes += entries.nbytes()
+
+    def _append(self, entries: Entries) -> None:
+        self._wait(entries)
+        many = self._waiting > max(self._merged_at_once, len(self._merged))
+        if many or self._waiting_bytes > max(_MOST_BYTES, self._merged.nbytes() // 4):
+            self._merge()
+
+    def _merge(self) -> Entries:
+        """All entries, each as it is to be, sorted by slot."""
+        if self._added:
+            self._merged = self._together(Entries.concat([self._merged, *self._added]))
+            self._added = []
+            self._waiting = self._waiting_bytes = 0
+        return self._merged
+
+    @abstractmethod
+    def _together(self, entries: Entries) -> Entries:
+        """All of these as they are to be: those that were together before come first."""
+
+    def _between(self, start: int, stop: int) -> tuple[int, int]:
+        """Where the entries of these slots begin and end."""
+        low, high = np.searchsorted(self._merge().slots, [start, stop])
+        return int(low), int(high)
+
+    def _take_changed(self, start: int, stop: int) -> Entries:
+        """Takes the entries of these slots that changed since the last answer, for the JVM."""
+        low, high = self._between(start, stop)
+        mine = self._merged.slice(low, high)
+        # Not a slice: Arrow makes offsets of 32 bits only of those that are small to begin with.
+        put = mine.take(np.flatnonzero(mine.changed))
+        mine.changed[:] = False
+        mine.stored[:] = True
+        return put
 
     def _remove(self, entries: Entries) -> None:
         """Notes that entries are gone, or have another key."""
@@ -106,15 +158,28 @@ class MapColumns(ColumnState):
     # -- between JVM and worker -----------------------------------------------------------------
 
     def new_generation(self) -> None:
-        remote = self._remote
-        super().new_generation()
-        self._old_remote = remote
+        self._old, self._old_size, self._old_remote = self._merge(), self._size, self._remote
+        self._size = 0
+        self._clear()
 
     def forget(self) -> None:
-        super().forget()
-        self._old_remote = {}
+        self._clear()
+        self._size = self._old_size = 0
+        self._old, self._old_remote = self._none, {}
+
+    def load(self, message: Columns, carried: list[int] | None) -> None:
+        first = self._size
+        sent = self._sent(message, first)
+        old = None if carried is None else np.array(carried)
+        self._loaded(first, old)
+        # They are put together later: that may call the user's function.
+        if len(sent):
+            self._wait(sent)
+        if old is not None and (old >= 0).any():
+            self._wait(self._carried(first, old))
 
     def _sent(self, message: Columns, first: int) -> Entries:
+        """What a message brings of its new keys, which get the slots from `first` on."""
         lists = message.elements(state_column(self.index, Part.KEYS))
         self._size += len(lists)
         self._away = np.flatnonzero(lists.is_null().to_numpy(zero_copy_only=False))
@@ -126,6 +191,7 @@ class MapColumns(ColumnState):
         return self._entries(slots, lists.flatten(), values)
 
     def _loaded(self, first: int, old: Numbers | None) -> None:
+        """Called with new slots, and for each the slot before; -1 if there was none."""
         for i in self._away.tolist():
             if old is None or old[i] < 0:
                 self._remote[first + i] = set()
@@ -134,13 +200,23 @@ class MapColumns(ColumnState):
                 if before in self._old_remote:
                     self._remote[first + i] = self._old_remote[before]
 
+    def _carried(self, first: int, old: Numbers) -> Entries:
+        """The entries of keys that are carried over from the generation before."""
+        new_slots = np.full(self._old_size, -1)
+        (kept,) = np.nonzero(old >= 0)
+        new_slots[old[kept]] = first + kept
+        mine = new_slots[self._old.slots]
+        entries = self._old.select(mine >= 0)
+        entries.slots = mine[mine >= 0]
+        return entries
+
     def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
         put = self._take_changed(start, stop)
         gone_slots, gone = self._take_removed(start, stop)
         slots = np.flatnonzero(self._of(put.slots) | self._of(gone_slots))
         if len(slots) == 0:
             return self.no_changes()
-        values = self._aggregation.pack(put.parts, self._codec.arrow)
+        values = self._values(put.parts)
         columns = {
             Part.KEY_INDEX: pa.array(slots, pa.int32()),
             Part.RESET: pa.array(np.zeros(len(slots), np.bool_)),
@@ -182,6 +258,10 @@ class MapColumns(ColumnState):
     @abstractmethod
     def _keys_of(self, entries: Entries) -> pa.Array:
         """Their keys, as they are stored."""
+
+    @abstractmethod
+    def _values(self, parts: Parts) -> pa.Array:
+        """What entries with these parts have as values, as they are stored."""
 
     def _keys(self, *columns: Numbers) -> pa.Array:
         arrays = [pa.array(column, pa.int64()) for column in columns]

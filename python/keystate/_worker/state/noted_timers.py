@@ -8,29 +8,18 @@ import numpy as np
 import pyarrow as pa
 
 from keystate._spec.specs import StateSpec
-from keystate._worker.aggregates.accumulators import Parts
-from keystate._worker.aggregates.groups import Groups, Numbers
 from keystate._worker.state.column_entries import Entries, sorted_by
 from keystate._worker.state.map_columns import MapColumns
+from keystate._worker.windows.groups import Groups, Numbers
+from keystate._worker.windows.parts import Parts
 
 _LAST = 2**63 - 1
 
 
-class _Whose:
-    """For whom timers are. Their parts are their times, and the bits of those who have set them."""
-
-    def merge(self, groups: Groups, parts: Parts) -> Parts:
-        raise NotImplementedError("timers that differ in their times are not merged")
-
-    def pack(self, parts: Parts, kind: pa.DataType) -> pa.Array:
-        return pa.array(parts[1], kind)
-
-    def unpack(self, stored: pa.Array) -> Parts:
-        raise NotImplementedError("a timer has its time in its key")
-
-
 class NotedTimers(MapColumns):
     """The timers of all keys' windows. An entry has its clock as `opens`.
+
+    Its parts are the timer's time, and the bits of those who have set it.
 
     Args:
         spec: of the state.
@@ -47,7 +36,7 @@ class NotedTimers(MapColumns):
         self._domain = domain
         self._everyone = everyone
         self._operator = operator
-        super().__init__(spec, index, cursor, _Whose())
+        super().__init__(spec, index, cursor)
 
     # -- what the operator does -----------------------------------------------------------------
 
@@ -153,3 +142,6 @@ class NotedTimers(MapColumns):
 
     def _keys_of(self, entries: Entries) -> pa.Array:
         return self._keys(entries.opens, entries.parts[0], entries.ends, entries.starts)
+
+    def _values(self, parts: Parts) -> pa.Array:
+        return pa.array(parts[1], self._codec.arrow)

@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from keystate._spec.protocol import Part, state_column
 from keystate._spec.specs import StateSpec
-from keystate._worker.aggregates.groups import Numbers, stable_order
 from keystate._worker.messages.columns import Columns, list_column
 from keystate._worker.state.worker_state import WorkerState
+from keystate._worker.windows.groups import Numbers, stable_order
 
 
 class RowNumbers(WorkerState):

@@ -11,10 +11,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from keystate._worker.aggregates.accumulators import Parts
-from keystate._worker.aggregates.groups import Groups, Numbers, stable_order
 from keystate._worker.state.column_entries import Entries
-from keystate._worker.state.window_columns import WindowColumns
+from keystate._worker.state.folded_columns import FoldedColumns
+from keystate._worker.windows.groups import Groups, Numbers, stable_order
+from keystate._worker.windows.parts import Parts
 
 _LAST = 2**63 - 1
 
@@ -22,7 +22,7 @@ _LAST = 2**63 - 1
 _WHOLE = (-1, 0, 0)
 
 
-class SessionColumns(WindowColumns):
+class SessionColumns(FoldedColumns):
     """The sessions of all keys, with their accumulators. Those of a key do not meet."""
 
     def _clear(self) -> None:
@@ -116,8 +116,17 @@ class SessionColumns(WindowColumns):
         entries.timed &= ~(self._of(slots)[entries.slots] & (entries.opens == 0))
 
     def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
-        """Slots and times of timers: of all sessions, for rows can take the first one's away."""
-        return self._take_all_untimed(start, stop)
+        """Slots and times of timers: of all sessions, for rows can take the first one's away.
+
+        One at the end of all time needs none.
+        """
+        low, high = self._between(start, stop)
+        (new,) = np.nonzero(~self._merged.timed[low:high])
+        self._merged.timed[low:high] = True
+        new += low
+        times = self._timer_times(self._merged)[new]
+        kept = times < _LAST
+        return self._merged.slots[new][kept], times[kept]
 
     def _untime(self, entries: Entries, mine: Numbers, ending: Numbers) -> None:
         entries.timed &= ~ending
@@ -137,7 +146,10 @@ class SessionColumns(WindowColumns):
     def _sessions(self, entries: Entries, order: Numbers, heads: Numbers) -> Entries:
         """One session for each group of entries, sorted by slot and start."""
         if len(entries) == len(heads):
-            return self._alone(entries.take(order))
+            alone = entries.take(order)
+            each = np.arange(len(alone))
+            alone.parts = self._accumulators(Groups(each, each), alone)
+            return alone
         parts = self._accumulators(Groups(order, heads), entries)
         sizes = np.diff(heads, append=len(order))
         ends = np.maximum.reduceat(entries.ends[order], heads)
@@ -164,13 +176,10 @@ class SessionColumns(WindowColumns):
             )
         return merged
 
-    def _alone(self, entries: Entries) -> Entries:
-        """Entries each of which is a session."""
-        return entries
-
     def _accumulators(self, groups: Groups, entries: Entries) -> Parts:
         """The accumulators of sessions, each of entries that are sorted by start."""
-        return self._aggregation.merge(groups, entries.parts)
+        with self._blaming(entries):
+            return self._folded.merge_sessions(groups, entries.parts, entries.starts, entries.ends)
 
     # -- a map that stays with the JVM ----------------------------------------------------------
 

@@ -100,8 +100,6 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
       val timers = context.timers.map(new LiveTimers(_, passed, context.lease))
       new LiveTurns(timers, passed, cacheEpochMillis(spec))
     }
-    val ended = if (live.isEmpty) JvmWindowFiring.of(context, rows.hasNext) else None
-    val sent = if (ended.isEmpty) due else DueTimers.none
     val schema = RowConversation.messageSchema(
       context.columns.inputs.map(input => DataTypeUtils.fromAttributes(input.seen)),
       DataTypeUtils.fromAttributes(context.columns.grouping),
@@ -112,16 +110,16 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
       context,
       rows,
       states,
-      sent,
+      due,
       toOutput,
-      control(context) ~ (Protocol.Control.TimersSent -> (live.nonEmpty || ended.nonEmpty)),
+      control(context) ~ (Protocol.Control.TimersSent -> live.nonEmpty),
       settings,
       live,
       packing
     )
     val results =
       // Without rows and timers there is nothing to do, and the worker need not start.
-      if (live.isEmpty && !rows.hasNext && context.lease.use(sent.isEmpty) && !spec.checkpointed)
+      if (live.isEmpty && !rows.hasNext && context.lease.use(due.isEmpty) && !spec.checkpointed)
         Iterator.empty
       else {
         serveQuestions(task, schema, states, broadcast, context)
@@ -129,9 +127,9 @@ private[keystate] class PythonRunner(udf: PythonUDF, conf: SQLConf, metrics: Map
         else converseLive(schema, packing, task, rows, context)
       }
     new FunctionPass {
-      override def output: Iterator[InternalRow] = results ++ ended.iterator.flatMap(_.rows)
+      override def output: Iterator[InternalRow] = results
       override def updated: Long = task.updated
-      override def removed: Long = task.removed + ended.fold(0L)(_.removed)
+      override def removed: Long = task.removed
     }
   }
 

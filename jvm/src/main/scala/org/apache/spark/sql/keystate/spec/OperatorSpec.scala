@@ -25,8 +25,6 @@ import org.apache.spark.sql.keystate.spec.Protocol.OperatorFields
   *   dropped
   * @param rowHandling
   *   how the function takes rows
-  * @param windowFiring
-  *   windows that the JVM fires when they end
   */
 private[keystate] final case class OperatorSpec(
     name: Option[String],
@@ -39,8 +37,7 @@ private[keystate] final case class OperatorSpec(
     sideOutputs: Boolean = false,
     metrics: Boolean = false,
     lateOutputs: Seq[Option[Int]] = Nil,
-    rowHandling: RowHandling = RowHandling(),
-    windowFiring: Option[JvmWindowFiringSpec] = None
+    rowHandling: RowHandling = RowHandling()
 ) {
   def checkpointed: Boolean = subtaskState.nonEmpty
 
@@ -123,8 +120,7 @@ private[keystate] object OperatorSpec {
       rowHandling = RowHandling(
         field(OperatorFields.TakesLateRows).extract[Boolean],
         field(OperatorFields.TakesColumns).extract[Boolean]
-      ),
-      windowFiring = JvmWindowFiringSpec.fromJson(field(OperatorFields.JvmWindowFiring))
+      )
     )
   }
 }

@@ -170,17 +170,6 @@ private[keystate] object Protocol {
     final val LateOutputs = "late_outputs"
     final val TakesLateRows = "takes_late_rows"
     final val TakesColumns = "takes_columns"
-    final val JvmWindowFiring = "jvm_window_firing"
-  }
-
-  /** Fields of windows that the JVM fires, and of their results. */
-  object WindowFiringFields {
-    final val State = "state"
-    final val EventTime = "event_time"
-    final val Dropped = "dropped"
-    final val Results = "results"
-    final val Field = "field"
-    final val Made = "made"
   }
 
   /** Fields of one of its states. */

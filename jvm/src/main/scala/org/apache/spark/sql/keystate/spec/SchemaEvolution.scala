@@ -28,11 +28,6 @@ private[keystate] object SchemaEvolution {
     */
   final val Default = "keystate.default"
 
-  /** In the metadata of a declared field: the name of the field that the older type must have, too,
-    * for the default to count. Without that one, the field is null in older entries.
-    */
-  final val DefaultBeside = "keystate.defaultBeside"
-
   /** The state as it continues from a version: with the types that its entries may have. Throws if
     * stored values can't be read.
     *
@@ -98,21 +93,12 @@ private[keystate] object SchemaEvolution {
       StructType(b.map { field =>
         a.find(_.name == field.name) match {
           case Some(old) => StructField(field.name, withDefaults(old.dataType, field.dataType))
-          case None => StructField(field.name, bare(field.dataType), metadata = defaultOf(field, a))
+          case None => StructField(field.name, bare(field.dataType), metadata = field.metadata)
         }
       })
     case (ArrayType(a, _), ArrayType(b, _)) => ArrayType(withDefaults(a, b))
     case (MapType(_, a, _), MapType(key, b, _)) => MapType(bare(key), withDefaults(a, b))
     case _ => bare(to)
-  }
-
-  /** The metadata of a new field, with its default if that counts for entries of the old type. */
-  private def defaultOf(field: StructField, old: StructType): Metadata = {
-    val told = field.metadata
-    val counts =
-      !told.contains(DefaultBeside) || old.fieldNames.contains(told.getString(DefaultBeside))
-    if (counts) new MetadataBuilder().withMetadata(told).remove(DefaultBeside).build()
-    else Metadata.empty
   }
 
   def toJson(schemas: Seq[DataType]): String = schemas.map(_.json).mkString("[", ",", "]")

@@ -27,18 +27,11 @@ private[keystate] final class DueTimers(
   private val set = new TreeSet[Timer](DueTimers.Order)
   private val waiting = new TreeSet[Timer](DueTimers.Order)
   private var lookedUp = false
-  private var only = Option.empty[TimeDomain]
 
   private def look(): Unit = if (!lookedUp) {
     lookedUp = true
-    def wanted(domain: TimeDomain, until: Option[Long]) =
-      until.filter(_ => only.forall(_ == domain))
-    val found = lookUp(wanted(EVENT_TIME, eventTime), wanted(PROCESSING_TIME, processingTime))
-    stored ++= found.filterNot(waiting.contains)
+    stored ++= lookUp(eventTime, processingTime).filterNot(waiting.contains)
   }
-
-  /** Says that no timers of the other domain are due: so they need not be looked up. */
-  def lookOnlyFor(domain: TimeDomain): Unit = only = Some(domain)
 
   def isEmpty: Boolean = {
     look()

@@ -19,16 +19,7 @@ class OperatorSpecSuite extends AnyFunSuite {
   private val operator = json("""{"name": null, "max_parallelism": 8, "time_mode": "none",
     "timers": true, "states": [], "broadcast": [], "checkpointed": false, "raw_keyed": false,
     "operator_states": [], "side_outputs": false, "metrics": true, "late_outputs": [null, 1],
-    "takes_late_rows": false, "takes_columns": false, "jvm_window_firing": null}""")
-
-  private val result = json("""{"field": "n", "made": "count"}""")
-
-  private val windows = json("""{"state": "contents", "event_time": true, "dropped": "late"}""")
-
-  private def withWindows(result: JValue) = {
-    val all = JObject(windows.obj :+ ("results" -> JArray(List(result))))
-    JObject(without(operator, "jvm_window_firing").obj :+ ("jvm_window_firing" -> all))
-  }
+    "takes_late_rows": false, "takes_columns": false}""")
 
   private def without(json: JObject, name: String) = JObject(json.obj.filterNot(_._1 == name))
 
@@ -46,10 +37,6 @@ class OperatorSpecSuite extends AnyFunSuite {
     assert(spec.states.map(_.describe) == Seq.fill(2)("map<STRING, BIGINT>"))
     assert(spec.states.map(_.ttl.map(_.millis)) == Seq(None, Some(5)))
     assert(spec.states.map(_.maxEntries) == Seq.fill(2)(Some(10)))
-    assert(spec.windowFiring.isEmpty)
-    val count = JvmWindowFiringSpec.Result("n", JvmWindowFiringSpec.Made.Count)
-    val ended = JvmWindowFiringSpec("contents", byEventTime = true, "late", Seq(count))
-    assert(read(withWindows(result)).windowFiring.contains(ended))
   }
 
   test("what a package of another release does not say is an error") {
@@ -60,7 +47,6 @@ class OperatorSpecSuite extends AnyFunSuite {
         assert(error.getMessage.contains(s"does not say '$name' of $what"))
       }
     refused("an operator", operator)(identity)
-    refused("a result of windows", result)(withWindows)
     refused("a state", state)(state => withStates(state))
     refused("a time to live", ttl)(ttl => withStates(withTtl(ttl)))
   }

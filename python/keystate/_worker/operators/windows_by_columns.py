@@ -1,10 +1,13 @@
-"""Windows of column aggregates at work in a subtask.
+"""Windows at work in a subtask whose rows are only added.
 
-What is late, when windows fire, and what is stored is as for the same windows of functions of rows.
+Windows, keys and timers of a message's rows are found by columns; the user's function is called for
+each row, where it takes single ones, and for each window that fires. What is late, when windows
+fire, what is emitted and what is stored is as if the rows came one by one.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -13,44 +16,54 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keystate._spec.protocol import Control
+from keystate._compiled import collect
+from keystate._spec.protocol import Control, Message
 from keystate._spec.specs import StateSpec
-from keystate._worker.aggregates.accumulators import Parts, taken
-from keystate._worker.aggregates.groups import Numbers
 from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.contexts.row_context import RowContext
-from keystate._worker.messages.columns import Columns
-from keystate._worker.operators.columns import ColumnOperator, due_arrays
+from keystate._worker.messages.columns import GONE, Columns
+from keystate._worker.operators.batches import ArrowKeys, BatchOperator
 from keystate._worker.operators.task_spec import TaskSpec
 from keystate._worker.operators.windows import NO_WATERMARK, WindowsContext, times_of
-from keystate._worker.state.column_entries import Entries
 from keystate._worker.state.column_timers import ColumnTimers
-from keystate._worker.state.emptied_maps import EmptiedMap
 from keystate._worker.state.timers import WorkerTimers
 from keystate._worker.state.window_columns import WindowColumns
 from keystate._worker.state.worker_state import WorkerState
+from keystate._worker.windows.groups import Numbers
+from keystate._worker.windows.parts import Parts, taken
 from keystate.functions import TimeDomain
 
 _LAST = 2**63 - 1
 
 
-class ColumnWindowsOperator(ColumnOperator):
-    """Tumbling and sliding windows with their default trigger, of column aggregates."""
+class WindowsByColumnsOperator(BatchOperator):
+    """Tumbling and sliding windows with their default trigger."""
 
     _context: WindowsContext
     _timers: ColumnTimers
-    _state_class: type[WindowColumns] = WindowColumns
+    _state: WindowColumns
 
     def __init__(
         self, function_spec: FunctionSpec, declared: TaskSpec, control: dict[str, Any]
     ) -> None:
+        self._function = function_spec.function.by_columns()
         self._open_state = self._open_columns
         super().__init__(function_spec, declared, control)
+        self._context.take = self._results.take
 
     def _open_columns(self, spec: StateSpec, index: int, cursor: Any, told: Any) -> WorkerState:
         if spec.name != self._function.contents:
-            return EmptiedMap(spec, index, cursor)  # of timers: those of windows are told by them
-        return self._state_class(spec, index, cursor, self._aggregation, self._function.lateness)
+            return self._open_other(spec, index, cursor)
+        self._state = self._open_contents(spec, index, cursor)
+        return self._state
+
+    @abstractmethod
+    def _open_contents(self, spec: StateSpec, index: int, cursor: Any) -> WindowColumns:
+        """The state with what windows hold."""
+
+    @abstractmethod
+    def _open_other(self, spec: StateSpec, index: int, cursor: Any) -> WorkerState:
+        """Another state."""
 
     def _make_context(self) -> RowContext:
         return WindowsContext()
@@ -63,6 +76,12 @@ class ColumnWindowsOperator(ColumnOperator):
 
     def _make_timers(self) -> WorkerTimers:
         return ColumnTimers(self._state, self._domain)
+
+    def _new_keys(self) -> Any:
+        return _Keys(self._keys, self._bare_key)
+
+    def _encode(self, results: list[Any]) -> pa.Array:
+        return self._results.encode(results)
 
     # -- rows -----------------------------------------------------------------------------------
 
@@ -93,12 +112,15 @@ class ColumnWindowsOperator(ColumnOperator):
                 places = of_rows[chosen]
                 add(of_keys[places], ends[chosen], taken(parts, places), results)
 
+    @abstractmethod
+    def _lift(self, rows: pa.RecordBatch) -> Parts:
+        """What the entries of rows hold."""
+
     def _add(self, slots: Numbers, ends: Numbers, parts: Parts, results: list[Any]) -> None:
         self._state.add(slots, ends, ends - self._function.size, parts)
 
     def _add_late(self, slots: Numbers, ends: Numbers, parts: Parts, results: list[Any]) -> None:
-        late = self._state.add_late(slots, ends, ends - self._function.size, parts)
-        self._emit(late, results)
+        raise NotImplementedError("without lateness a window is gone when its end has passed")
 
     def _times(self, slots: pa.Array, rows: pa.RecordBatch) -> tuple[Numbers, int]:
         """The rows' times in ms, and the time by which windows that end have ended."""
@@ -109,7 +131,7 @@ class ColumnWindowsOperator(ColumnOperator):
         if times.null_count:
             place = pc.index(times.is_null(), True).as_py()
             context.slot = slots[place].as_py()
-            context.row = self._rows.decode(rows.slice(place, 1).to_struct_array())[0]
+            context.row = self._decoded(rows.slice(place, 1))[0]
             raise ValueError(
                 "the row has no event time, so it is in no window: filter such rows out before "
                 "window()"
@@ -120,20 +142,16 @@ class ColumnWindowsOperator(ColumnOperator):
     def _take_late(self, rows: pa.RecordBatch, late: Numbers, results: list[Any]) -> None:
         """Emits or counts the rows that are too late for all of their windows."""
         count = int(np.count_nonzero(late))
-        windows = self._function
-        if count and windows.late_output is None:
-            if windows.combined:
-                numbers = rows.column(rows.num_columns - self._aggregation.stored - 1)
-                count = pc.sum(numbers.filter(pa.array(late))).as_py()
-            windows.dropped.inc(count)
+        output = self._function.late_output
+        if count and output is None:
+            self._function.dropped.inc(count)
         elif count:
-            self._emit_late(rows.filter(pa.array(late)), results)
+            late_rows = [(output, row) for row in self._decoded(rows.filter(pa.array(late)))]
+            collect(late_rows, self._results.take, results)
 
-    def _emit_late(self, rows: pa.RecordBatch, results: list[Any]) -> None:
-        """Adds rows to the output of those that are too late."""
-        output = self._outputs.get_field_index(self._function.late_output.tag_id)
-        if self._tagged and output > 0:
-            results.append((output, rows.to_struct_array()))
+    def _decoded(self, rows: pa.RecordBatch) -> list[Any]:
+        decoded: list[Any] = self._rows.decode(rows.to_struct_array())
+        return decoded
 
     # -- timers ---------------------------------------------------------------------------------
 
@@ -166,8 +184,7 @@ class ColumnWindowsOperator(ColumnOperator):
         """The slots that have windows that end in this micro-batch."""
         if self._context.control.get(Control.TIMERS_SENT):
             return np.empty(0, np.int64)
-        slots: Numbers = self._state.due_slots(self._clock())
-        return slots
+        return self._state.due_slots(self._clock())
 
     def _leaves_timers(self) -> bool:
         return len(self._due_here()) > 0
@@ -183,11 +200,9 @@ class ColumnWindowsOperator(ColumnOperator):
         if len(slots):
             self._end(slots, self._clock(), results)
 
+    @abstractmethod
     def _end(self, slots: Numbers, until: int, results: list[Any]) -> None:
         """Fires the windows of these keys that end by then."""
-        if self._generation:
-            self._delete(*self._state.due_timers(slots, until))
-        self._emit(self._state.take_due(slots, until), results)
 
     def _delete(self, slots: Numbers, times: Numbers) -> None:
         """Deletes timers of windows that are over.
@@ -197,13 +212,42 @@ class ColumnWindowsOperator(ColumnOperator):
         """
         self._timers.fired(slots, np.full(len(times), self._domain), times)
 
-    def _emit(self, entries: Entries, results: list[Any]) -> None:
-        """Adds what is emitted of windows."""
-        if len(entries):
-            results.append((0, self._of_windows(entries)))
+    def _emit_one(
+        self, slot: int, window: tuple[int, int], held: Any, results: list[Any], by_timer: bool
+    ) -> None:
+        """Fires a window that holds this."""
+        context = self._context
+        context.slot = slot
+        if by_timer:
+            context.timer = self._domain, window[0] - 1
+        self._function.fire(window, held, context, results)
 
-    def _of_windows(self, entries: Entries) -> pa.Array:
-        """What is emitted of windows: key, start, end, and results."""
-        bounds = [pa.array(each * 1000) for each in (entries.starts, entries.ends)]
-        times = [each.cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC")) for each in bounds]
-        return self._made(entries, *times)
+    def _learn(self, slots: Numbers) -> None:
+        if self._function.asks_for_keys:
+            keys: _Keys = self._context.keys  # type: ignore[assignment]
+            keys.learn(slots)
+
+
+class _Keys(ArrowKeys):
+    """Keys that are decoded many at a time."""
+
+    def __init__(self, codec: Any, bare: bool) -> None:
+        super().__init__(codec, bare)
+        self._known: dict[int, Any] = {}
+
+    def learn(self, slots: Numbers) -> None:
+        """Decodes the keys of these slots, and forgets others."""
+        keys = self._codec.decode(self.take(slots))
+        self._known = dict(zip(slots.tolist(), (key[0] for key in keys) if self._bare else keys))
+
+    def __getitem__(self, slot: int) -> Any:
+        return self._known[slot] if slot in self._known else super().__getitem__(slot)
+
+
+def due_arrays(message: Columns) -> tuple[Numbers, Numbers, Numbers]:
+    """Slots, domains and times of the timers that are due, without those that are gone."""
+    domains = message.elements(Message.TIMER_DOMAINS).to_numpy()
+    there = domains < GONE
+    slots = message.elements(Message.TIMER_KEY_INDEXES).to_numpy().astype(np.int64)
+    times = message.elements(Message.TIMER_TIMES).to_numpy()
+    return slots[there], domains[there], times[there]

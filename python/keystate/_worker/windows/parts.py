@@ -1,30 +1,17 @@
-"""Accumulators by columns: Arrow's, or NumPy's where they have Python objects."""
+"""What entries of windows hold, by columns: Arrow's, or NumPy's where they have Python objects."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from keystate._worker.aggregates.groups import Groups, Numbers
+from keystate._worker.windows.groups import Numbers
 
-#: The parts of many accumulators: columns of the same length.
+#: The parts of many entries: columns of the same length.
 Parts = list[Any]
-
-
-class Accumulation(Protocol):
-    """How accumulators are merged, and stored."""
-
-    def merge(self, groups: Groups, parts: Parts) -> Parts:
-        """The accumulator of each group."""
-
-    def pack(self, parts: Parts, kind: pa.DataType) -> pa.Array:
-        """Accumulators as they are stored: values of this type."""
-
-    def unpack(self, stored: pa.Array) -> Parts:
-        """The parts of stored accumulators."""
 
 
 def taken(parts: Parts, places: Numbers) -> Parts:

@@ -1,4 +1,4 @@
-"""Accumulators that the user's function makes, among those that are computed by columns."""
+"""Accumulators that the user's function makes, for many windows at once."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from keystate._types.codec import Codec, Misfit
-from keystate._worker.aggregates.accumulators import Parts, objects
-from keystate._worker.aggregates.groups import Groups, Numbers
 from keystate._worker.messages.encoding import encode_all
+from keystate._worker.windows.groups import Groups, Numbers
+from keystate._worker.windows.parts import Parts, objects
 
 
 class Fold(Protocol):
@@ -68,6 +68,7 @@ class FoldedRows:
         return added if type(added) is codec.plain else codec.as_read(added)
 
     def merge(self, groups: Groups, parts: Parts) -> Parts:
+        """The accumulator of each group."""
         are_rows, values = parts
         if len(groups) == 0:
             return [are_rows[:0], values[:0]]
@@ -82,7 +83,7 @@ class FoldedRows:
         return touched
 
     def merge_sessions(self, groups: Groups, parts: Parts, starts: Numbers, ends: Numbers) -> Parts:
-        """As `merge`, for groups that are sessions and are sorted by start.
+        """The accumulator of each group, where groups are sessions and are sorted by start.
 
         Each row is added, in the order in which they came, to the session that it meets then. So
         one that brings sessions together is added to what their accumulators are merged to.
@@ -172,8 +173,10 @@ class FoldedRows:
             raise
 
     def pack(self, parts: Parts, kind: pa.DataType) -> pa.Array:
+        """Accumulators as they are stored: values of this type."""
         return encode_all(self._fold.codec, parts[1].tolist(), self.blame).cast(kind)
 
     def unpack(self, stored: pa.Array) -> Parts:
+        """The parts of stored accumulators."""
         # The type that the state is made with is known before the function is opened.
         return self.of_accumulators(self._fold.codec.decode(stored) if len(stored) else [])

@@ -1,1 +1,0 @@
-"""Aggregates of columns: of which types they are, and how they are computed."""

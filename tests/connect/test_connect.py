@@ -22,7 +22,6 @@ from keystate import (
     SourceFunction,
     ValueStateDescriptor,
     admin,
-    agg,
 )
 from keystate._jvm import bridge, connect
 from pyspark.errors import PythonException, StreamingQueryException
@@ -191,9 +190,7 @@ def test_batches(spark: Any) -> None:
     reduced = keystate.keyed(rows, "key").reduce(lambda a, b: (a.key, a.value + b.value))
     assert tuples(reduced) == [(1, 5), (2, 4)]
     stream = keystate.keyed(rows, "key")
-    combined = stream.reduce(lambda a, b: (a.key, a.value + b.value), combine=True)
-    assert tuples(combined) == tuples(reduced)
-    assert tuples(stream.aggregate(agg.mean("value"), combine=True)) == [(1, 2.5), (2, 4.0)]
+    assert tuples(stream.aggregate(F.mean("value"))) == [(1, 2.5), (2, 4.0)]
     # The larger value of a key comes first.
     assert tuples(keyed.process(Total(), "key long, total long")) == [(1, 3), (1, 5), (2, 4)]
     assert tuples(keystate.stream(rows).map(lambda row: row.key, "k long")) == [(1,), (1,), (2,)]

@@ -441,6 +441,3 @@ def test_what_would_make_an_object_twice_is_refused() -> None:
     harness = KeyedProcessHarness(Emits(), SCHEMA, "sensor", OUTPUT, row_type=Plain)
     with pytest.raises(TypeError, match="Plain has made this object, and would make it once more"):
         harness.process(Plain("a", 212.0))
-    keyed = keystate.keyed(rows_of(SCHEMA), "sensor", row_type=Plain)
-    with pytest.raises(DeclarationError, match="a row_type with code of its own"):
-        keyed.reduce(lambda a, b: a, combine=True)

@@ -18,7 +18,6 @@ from keystate import (
     KeyedCoProcessFunction,
     KeyedProcessFunction,
     MapStateDescriptor,
-    agg,
 )
 from keystate.windows import (
     EventTimeSessionWindows,
@@ -28,7 +27,7 @@ from keystate.windows import (
 )
 from pyspark.sql import functions as F
 
-from tests.contract.aggregated import at
+from tests.contract.window_cases import at
 
 SCHEMA = "key string, value long, time timestamp"
 RESULT = "key string, n long, time timestamp"
@@ -98,15 +97,13 @@ def of_two(rows: Any) -> Any:
     return first.connect(second).process(OfTwo(), RESULT)
 
 
-def of_columns(windows: Any, *others: Any) -> Any:
-    return with_window_time(windows.aggregate(agg.sum("value").alias("n"), *others))
+def of_columns(windows: Any) -> Any:
+    return with_window_time(windows.aggregate(F.sum("value").alias("n")))
 
 
 #: By name what it makes of rows.
 BEFORE: dict[str, Callable[[Any], Any]] = {
-    "agg": lambda rows: of_columns(tumbling(rows)),
-    # The greatest values are told by a worker, so it fires such windows.
-    "agg in a worker": lambda rows: of_columns(tumbling(rows), agg.top_n("value", 1)),
+    "columns": lambda rows: of_columns(tumbling(rows)),
     "aggregate": lambda rows: tumbling(rows).aggregate(Count(), "long", RESULT, Last()),
     "process": lambda rows: tumbling(rows).process(Last(), RESULT),
     "sessions": lambda rows: of_columns(
@@ -137,7 +134,7 @@ AFTER: dict[str, Callable[[Any], Any]] = {
     "windows": lambda rows: (
         keystate.keyed(rows, "key")
         .window(TumblingEventTimeWindows.of(SECOND))
-        .aggregate(agg.sum("n").alias("n"))
+        .aggregate(F.sum("n").alias("n"))
         .select("key", F.unix_millis("window_start").alias("start"), "n")
     ),
     "process": lambda rows: keystate.keyed(rows, "key").process(

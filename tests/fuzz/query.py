@@ -19,7 +19,7 @@ from keystate import OutputTag
 from keystate._jvm.session import FORMAT_KEY
 
 from tests.conftest import Stream
-from tests.contract.aggregated import at
+from tests.contract.window_cases import at
 from tests.fault.random_settings import CAN_GO_UP
 from tests.fuzz import chains, checkpoints, keyed, objects, operators, pairs, replays, windows
 from tests.fuzz.check import Outcome

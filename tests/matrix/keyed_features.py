@@ -17,7 +17,6 @@ from keystate import (
     ReducingStateDescriptor,
     SortedMapStateDescriptor,
     ValueStateDescriptor,
-    agg,
 )
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -133,7 +132,7 @@ class Awaits(AsyncKeyedProcessFunction):
 
 def columns(df: DataFrame, place: Place) -> DataFrame:
     sums: DataFrame = place.keyed(df).aggregate(
-        agg.sum("x").alias("total"), agg.count().alias("n"), agg.max("i").alias("i")
+        F.sum("x").alias("total"), F.count("*").alias("n"), F.max("i").alias("i")
     )
     return sums.selectExpr(
         "k", "i", "CAST(NULL AS BIGINT) x", "CAST(NULL AS TIMESTAMP) at", "'columns' feature",

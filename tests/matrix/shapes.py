@@ -8,8 +8,8 @@ from pathlib import Path
 
 import keystate
 import pyarrow as pa
-from keystate import agg
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tests.matrix.feature import TABLE, Feature, Model, Place
 from tests.matrix.features import COUNT
@@ -38,7 +38,7 @@ class Network:
         """The same, as a keyed operator of a batch query makes it."""
         keys = [(key,) for key, n in TABLE.items() for _ in range(n)]
         rows = keystate.keyed(self.spark.createDataFrame(keys, "k string"), "k")
-        return rows.aggregate(agg.count().alias("n"))
+        return rows.aggregate(F.count("*").alias("n"))
 
     def apply(self, feature: Feature, rows: Flow) -> Flow:
         """The results of a feature."""

@@ -122,9 +122,8 @@ def test_broadcast_variables(
     assert sorted(keyed.process(asked, out).collect()) == priced
     mapped = keyed.map(lambda row: (row.key, rates.value[row.key] * row.value + more.value), out)
     assert sorted(mapped.collect()) == priced
-    for combine in (False, True):
-        added = keyed.reduce(lambda a, b: (a.key, a.value + b.value + more.value), combine=combine)
-        assert sorted(added.collect()) == [("a", 11), ("b", 2)]
+    added = keyed.reduce(lambda a, b: (a.key, a.value + b.value + more.value))
+    assert sorted(added.collect()) == [("a", 11), ("b", 2)]
     for harness in (
         KeyedProcessHarness(Prices(rates), SOLD, "key", out),
         KeyedProcessHarness(price, SOLD, "key", out),

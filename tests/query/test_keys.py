@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import keystate
 import pytest
-from keystate import DeclarationError, KeyedProcessFunction, ValueStateDescriptor, agg
+from keystate import DeclarationError, KeyedProcessFunction, ValueStateDescriptor
 from keystate._jvm.session import FORMAT_KEY
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sf
@@ -105,10 +105,9 @@ def test_names_with_dots_and_backticks(spark: Any) -> None:
         ("s.k", "k", "k"),
         ("`s.k`", "s.k", "no"),
     ):
-        for column in ("x.y", "`x.y`"):
-            summed = keystate.keyed(df, told).aggregate(agg.sum(column), agg.max("`é``ß`"))
-            assert summed.columns == [name, "sum(x.y)", "max(é`ß)"]
-            assert [tuple(row) for row in summed.collect()] == [(value, 11, 2)], told
+        summed = keystate.keyed(df, told).aggregate(sf.sum("`x.y`"), sf.max("`é``ß`"))
+        assert summed.columns == [name, "sum(x.y)", "max(é`ß)"]
+        assert [tuple(row) for row in summed.collect()] == [(value, 11, 2)], told
     assert keystate.keyed(df, "é`ß").filter(lambda row: True).count() == 2
     for wrong in ("nope", "a.b", "s.no", "q.z"):
         for key in (wrong, sf.col(wrong)):
@@ -116,8 +115,6 @@ def test_names_with_dots_and_backticks(spark: Any) -> None:
                 keystate.keyed(df, key).filter(lambda row: True)
             said = str(error.value)
             assert "INVALID_ATTRIBUTE_NAME_SYNTAX" not in said and wrong.split(".")[-1] in said
-    with pytest.raises(DeclarationError, match=r"agg.sum: there is no column '`y`'"):
-        keystate.keyed(df, "s.k").aggregate(agg.sum("`y`"))
 
 
 def test_a_hidden_column_of_a_file_source(spark: Any, tmp_path: Any) -> None:

@@ -7,11 +7,10 @@ from typing import Any
 
 import keystate
 import pytest
-from keystate import agg
 from keystate.windows import TumblingEventTimeWindows
+from pyspark.sql import functions as F
 
-from tests.contract.aggregated import at
-from tests.contract.window_cases import Sum
+from tests.contract.window_cases import Sum, at
 
 SCHEMA = "key string, value long, time timestamp"
 
@@ -40,7 +39,7 @@ def test_a_window_fires_on_time_beside_a_late_row_of_another_generation(
     rows = fed.source().withWatermark("time", "0 seconds")
     windows = keystate.keyed(rows, "key").window(TumblingEventTimeWindows.of(1000))
     if kind == "columns":
-        made = windows.allowed_lateness(5000).aggregate(agg.sum("value").alias("total"))
+        made = windows.allowed_lateness(5000).aggregate(F.sum("value").alias("total"))
     elif kind == "aggregate":
         made = windows.allowed_lateness(5000).aggregate(Sum(), "long", "total long")
     else:

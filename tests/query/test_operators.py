@@ -262,6 +262,11 @@ def test_the_watermark_goes_on_whatever_the_time_mode(
     assert sum(dropped) == 1
 
 
+class Newest(keystate.windows.ProcessWindowFunction):
+    def process(self, key: str, context: Any, elements: Any) -> Any:
+        yield key, max(row.time for row in elements)
+
+
 def test_the_watermark_goes_on_after_windows_by_processing_time(stream: Callable[..., Any]) -> None:
     fed = stream("key string, time timestamp")
 
@@ -270,7 +275,7 @@ def test_the_watermark_goes_on_after_windows_by_processing_time(stream: Callable
         windows = keystate.keyed(df.withWatermark("time", "150 minutes"), "key").window(
             keystate.windows.TumblingProcessingTimeWindows.of(keystate.Time.minutes(1))
         )
-        newest = windows.aggregate(keystate.agg.max("time").alias("time"))
+        newest = windows.process(Newest(), "key string, time timestamp")
         return keystate.keyed(newest, "key").process(Rings(), "key string, minute long")
 
     emitted = run_at(

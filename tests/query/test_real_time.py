@@ -432,7 +432,7 @@ def test_operations_and_side_outputs(
     assert lines(tmp_path / "big" / "out")[0] == [1]
 
 
-@pytest.mark.parametrize("what", ["a function in Python", "a join of streams", "combine=True"])
+@pytest.mark.parametrize("what", ["a function in Python", "a join of streams"])
 def test_a_plan_that_waits_for_all_of_its_input_is_refused(
     what: str, spark: SparkSession, running: list[Any], tmp_path: Path
 ) -> None:
@@ -443,11 +443,7 @@ def test_a_plan_that_waits_for_all_of_its_input_is_refused(
     elif what == "a function in Python":
         rows = rows.withColumn("y", F.udf(lambda x: x, "long")("x"))
     stream = keystate.keyed(rows, "key")
-    if what == "combine=True":
-        out = stream.reduce(lambda a, b: (a.key, a.x + b.x), combine=True)
-    else:
-        out = stream.process(Count(), "key long, n long")
-    query = start(out, tmp_path, "1 second")
+    query = start(stream.process(Count(), "key long, n long"), tmp_path, "1 second")
     running.append(query)
     with pytest.raises(Exception, match="OPERATOR_OR_SINK_NOT_IN_ALLOWLIST"):
         query.awaitTermination(60)

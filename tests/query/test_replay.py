@@ -23,7 +23,6 @@ from keystate import (
     SourceFunction,
     StateTypeError,
     Time,
-    agg,
 )
 from keystate.live.replay import every_key
 from keystate.windows import (
@@ -37,6 +36,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import Row
 from pyspark.sql import functions as F
 
+from tests.contract.window_cases import Sum
 from tests.query.replayed import (
     LARGE,
     RATES,
@@ -271,15 +271,15 @@ def test_windows_and_a_key_of_two_columns(spark: Any, stream: Callable[..., Any]
     ],
     ids=["tumbling", "sliding", "sessions"],
 )
-@pytest.mark.parametrize("way", ["agg", "reduce", "apply", "count"])
+@pytest.mark.parametrize("way", ["aggregate", "reduce", "apply", "count"])
 def test_windows_of_rows_out_of_order(assigner: Any, way: str, stream: Callable[..., Any]) -> None:
     """A query has rows in messages, a replay one by one: their timers are not the same."""
 
     def build(df: Any) -> Any:
         rows = keystate.keyed(df.withWatermark("at", "1 second"), "key")
         windows = rows.window(assigner).allowed_lateness(0)
-        if way == "agg":
-            return windows.aggregate(agg.sum("value"))
+        if way == "aggregate":
+            return windows.aggregate(Sum(), "long", "total long")
         if way == "apply":
             return windows.apply(Summed(), "key string, value long")
         if way == "count":

@@ -16,7 +16,6 @@ from keystate import (
     Time,
     ValueStateDescriptor,
     admin,
-    agg,
 )
 from keystate._jvm.session import FORMAT_KEY
 from keystate.windows import TumblingEventTimeWindows
@@ -207,8 +206,8 @@ def made_by_operators(spark: Any) -> dict[str, Any]:
     assert cached.count() == 1
     return {
         "process": keyed.process(passes, schema),
-        "aggregate": keyed.aggregate(agg.max("name").alias("name")),
-        "windows": windows.aggregate(agg.max("name").alias("name")).select("key", "name"),
+        "aggregate": keyed.aggregate(F.max("name").alias("name")),
+        "windows": windows.aggregate(F.max("name").alias("name")).select("key", "name"),
         "connect": keyed.connect(keystate.keyed(rows, "key")).process(PassesBoth(), schema),
         "broadcast": keyed.connect(told).process(PassesAll(), schema),
         "without keys": keystate.stream(rows).process(passes, schema),

@@ -125,14 +125,13 @@ def merged(one: Trade, other: Trade) -> Trade:
     return dataclasses.replace(one, price=one.price + other.price)
 
 
-@pytest.mark.parametrize("combine", [False, True])
-def test_reduce_is_given_objects(combine: bool, spark: Any, stream: Callable[..., Any]) -> None:
+def test_reduce_is_given_objects(spark: Any, stream: Callable[..., Any]) -> None:
     """The result so far too, of before a restart or of another micro-batch."""
     rows = [("a", float(i), at(i), (i, 1.0)) for i in range(4)]
 
     def build(df: Any) -> Any:
         trades = keystate.keyed(df.coalesce(1), "symbol", row_type=Trade)
-        return trades.reduce(merged, combine=combine, time_mode="none")
+        return trades.reduce(merged, time_mode="none")
 
     assert build(spark.createDataFrame(rows, TRADES)).select("price").collect() == [(6.0,)]
     fed = stream(TRADES)

@@ -29,6 +29,7 @@ from keystate._jvm.session import (
 )
 from keystate._operators.aggregates import AggregateOperator, check_rows
 from keystate._operators.definition import Operator
+from keystate._operators.joins import AsOfOperator
 from keystate._operators.schema_rows import SchemaRows
 from keystate._operators.task import task_function
 from keystate._worker.pickles.pickled import SETTING
@@ -148,6 +149,27 @@ def aggregate(operator: AggregateOperator) -> DataFrame:
             list(rows.keys),
             list(rows.order),
             list(operator.aggregates),
+            operator.to_json(),
+        )
+
+
+def join_asof(operator: AsOfOperator) -> DataFrame:
+    """The output of an as-of join.
+
+    Raises:
+        DeclarationError: the join is not well declared.
+    """
+    operator.check()
+    inputs = (operator.left, operator.right)
+    session = operator.left.df.sparkSession
+    jvm = _jvm(session)
+    with _keystate_errors(jvm, DeclarationError):
+        return jvm.frame(
+            session,
+            "joinAsOf",
+            [rows.df for rows in inputs],
+            [list(rows.keys) for rows in inputs],
+            [list(rows.order) for rows in inputs],
             operator.to_json(),
         )
 

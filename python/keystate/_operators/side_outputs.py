@@ -12,6 +12,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from keystate._operators.aggregates import AggregateOperator
 from keystate._operators.definition import Operator
+from keystate._operators.joins import AsOfOperator
 from keystate._spec.specs import MAIN_OUTPUT
 from keystate._types.ddl import quoted
 from keystate.errors import DeclarationError
@@ -28,10 +29,10 @@ class ResultDataFrame(DataFrame):
     """
 
     #: The operator as it was declared.
-    _operator: Operator | AggregateOperator
+    _operator: Operator | AggregateOperator | AsOfOperator
 
     def __new__(
-        cls, operator: Operator | AggregateOperator, run: Callable[[Any], DataFrame]
+        cls, operator: Operator | AggregateOperator | AsOfOperator, run: Callable[[Any], DataFrame]
     ) -> ResultDataFrame:
         main = run(operator)
         made: ResultDataFrame = object.__new__(_of_kind(type(main)))  # type: ignore[arg-type]
@@ -39,7 +40,7 @@ class ResultDataFrame(DataFrame):
         return made
 
     def __init__(
-        self, operator: Operator | AggregateOperator, run: Callable[[Any], DataFrame]
+        self, operator: Operator | AggregateOperator | AsOfOperator, run: Callable[[Any], DataFrame]
     ) -> None:
         self._operator = operator
         self._run = run

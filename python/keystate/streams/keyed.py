@@ -20,6 +20,7 @@ from keystate._operators.function_specs import (
     make_function_spec,
     process_spec,
 )
+from keystate._operators.joins import AsOfOperator, Direction, How, Wait
 from keystate._operators.reduce import LastReduce, RollingReduce
 from keystate._operators.side_outputs import ResultDataFrame
 from keystate._operators.typed import output_schema_of, typed_rows
@@ -45,6 +46,7 @@ from keystate.windows._assigners import GlobalWindows, WindowAssigner
 from keystate.windows._evictors import CountEvictor
 from keystate.windows._stream import WindowedStream
 from keystate.windows._triggers import CountTrigger, PurgingTrigger
+from keystate.windows._window import millis
 
 #: A column by its name, or an expression over one row.
 ColumnLike = str | Column
@@ -280,6 +282,69 @@ class KeyedStream(RowStream[ROW]):
         if isinstance(other, KeyedStream):
             return ConnectedStreams(self._input, other._input)
         return BroadcastConnectedStream(self, other)
+
+    def join_asof(
+        self,
+        other: KeyedStream[Any],
+        *,
+        left_on: str,
+        right_on: str,
+        direction: Direction = "backward",
+        tolerance: datetime.timedelta | Time | None = None,
+        allow_exact_matches: bool = True,
+        suffix: str = "_right",
+        how: How = "left",
+        wait: Wait = "complete",
+        deleted: str | None = None,
+        late_output: OutputTag | None = None,
+        name: str | None = None,
+    ) -> ResultDataFrame:
+        """Joins each row with the row of the other stream that its key had at its time.
+
+        The names and their meaning are those of pandas' ``merge_asof`` and Polars' ``join_asof``.
+        The JVM joins, without a Python worker. The output has this stream's columns, then the other
+        one's, except for its key and a time column of the same name.
+
+        Args:
+            other: the stream that is looked up, or a batch DataFrame's, which is read once. Of its
+                rows of one key and time the last by its ``order_by`` counts.
+            left_on: this stream's column with the time: a timestamp, on a stream that of the
+                watermark.
+            right_on: the other stream's column with the time.
+            direction: ``"backward"`` for the last row at or before the time, ``"forward"`` for the
+                first at or after it, ``"nearest"`` for the nearer one, of two the earlier. Two
+                streams need a `tolerance` for the last two.
+            tolerance: how far the times may be apart.
+            allow_exact_matches: whether the times may be equal.
+            suffix: is added to the name of a column of the other stream that this one has too.
+            how: ``"left"``: rows without a match have nulls; ``"inner"``: they are left out.
+            wait: ``"complete"``: a row goes out when the query's watermark has passed all that it
+                could be joined with. ``"none"``: at once, with what is there, after the other
+                stream's rows of the same micro-batch; it is never corrected. A table is complete.
+            deleted: a boolean column of the other stream: a row in which it is true says that its
+                key has nothing from then on.
+            late_output: a side output with this stream's schema for rows behind the watermark.
+            name: the operator's name, in messages and in savepoints.
+
+        Raises:
+            DeclarationError: a column or a setting does not fit.
+        """
+        operator = AsOfOperator(
+            left=self._input,
+            right=other._input,
+            left_on=left_on,
+            right_on=right_on,
+            direction=direction,
+            tolerance=None if tolerance is None else 1000 * millis(tolerance, "the tolerance"),
+            allow_exact_matches=allow_exact_matches,
+            suffix=suffix,
+            how=how,
+            wait=wait,
+            deleted=deleted,
+            late_output=late_output,
+            name=name,
+        )
+        return ResultDataFrame(operator, bridge.join_asof)
 
     def process_batches(
         self,

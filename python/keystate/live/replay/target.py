@@ -8,7 +8,6 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 
-from keystate._operators.aggregates import AggregateOperator
 from keystate._operators.definition import Input, InputRole, Operator, SecondInput
 from keystate._operators.schema_rows import SchemaRows
 from keystate._operators.side_outputs import ResultDataFrame
@@ -31,8 +30,8 @@ def operator_of(query: Any) -> Operator:
             f'as keystate.keyed(df, "key").process(...), got a {type(query).__name__}'
         )
     operator = query._operator
-    if isinstance(operator, AggregateOperator):
-        raise _cannot("It aggregates columns, in which there is no function to run again.")
+    if not isinstance(operator, Operator):
+        raise _cannot("It computes columns: there is no function to run again.")
     function = operator.function_spec.function
     if not operator.rows.keys:
         raise _cannot("The operator has no keys, and so no state of a key.")

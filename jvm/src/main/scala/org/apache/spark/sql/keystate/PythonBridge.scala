@@ -29,7 +29,7 @@ import org.apache.spark.sql.keystate.edit.BatchInput
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 import org.apache.spark.sql.keystate.operator.InputRole
 import org.apache.spark.sql.keystate.plan.{
-  AggregatePlan, AggregateSpec, KeyedProcess, OperatorInput
+  AggregatePlan, AggregateSpec, AsOfPlan, AsOfSpec, KeyedProcess, OperatorInput
 }
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
@@ -84,10 +84,7 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
       spec: String
   ): DataFrame = {
     RealTimeSession.prepare(session)
-    val read = inputs.asScala.toSeq.zipWithIndex.map { case (df, i) =>
-      val frame = df.asInstanceOf[ClassicDataset[_]]
-      OperatorInput.byColumns(frame, keys.get(i).asScala.toSeq, orders.get(i).asScala.toSeq)
-    }
+    val read = keyedInputs(inputs, keys, orders)
     ClassicDataset.ofRows(
       session,
       KeyedProcess.of(
@@ -121,6 +118,33 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     val plan =
       AggregatePlan.of(df, input, by, aggregates.asScala.toSeq, AggregateSpec.fromJson(spec))
     ClassicDataset.ofRows(session, plan)
+  }
+
+  /** An as-of join of two keyed DataFrames.
+    *
+    * @param inputs
+    *   the left one and the right one; the two lists that follow are as in `process`
+    * @param spec
+    *   JSON of the rest of the declaration, see [[AsOfSpec]]
+    */
+  def joinAsOf(
+      inputs: JList[Dataset[_]],
+      keys: JList[JList[Column]],
+      orders: JList[JList[Column]],
+      spec: String
+  ): DataFrame = {
+    RealTimeSession.prepare(session)
+    val Seq(left, right) = keyedInputs(inputs, keys, orders): @unchecked
+    ClassicDataset.ofRows(session, AsOfPlan.of(left, right, AsOfSpec.fromJson(spec)))
+  }
+
+  private def keyedInputs(
+      inputs: JList[Dataset[_]],
+      keys: JList[JList[Column]],
+      orders: JList[JList[Column]]
+  ): Seq[OperatorInput] = inputs.asScala.toSeq.zipWithIndex.map { case (df, i) =>
+    val frame = df.asInstanceOf[ClassicDataset[_]]
+    OperatorInput.byColumns(frame, keys.get(i).asScala.toSeq, orders.get(i).asScala.toSeq)
   }
 
   private def planOf(rows: Dataset[_]): LogicalPlan =

@@ -40,7 +40,8 @@ private[keystate] final case class FunctionInputs(
     */
   def rowOrder: InputOrder = second match {
     case None => InTurn(Seq(0))
-    case Some((_, keyed)) if keyed.once || keyed.role == InputRole.Initial =>
+    case Some((_, keyed))
+        if keyed.once || keyed.role == InputRole.Initial || keyed.role == InputRole.Ahead =>
       val right = if (keyed.isFirst) 0 else 1
       InTurn(Seq(right, 1 - right))
     case Some((_, keyed)) if keyed.role == InputRole.Merged =>

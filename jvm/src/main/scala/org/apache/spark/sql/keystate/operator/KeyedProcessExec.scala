@@ -226,7 +226,7 @@ private[keystate] class KeyedProcessExec(
     * operators. The base gives them none in processing time.
     */
   override def produceOutputWatermark(inputWatermarkMs: Long): Option[Long] =
-    Some(inputWatermarkMs)
+    Some(math.max(inputWatermarkMs - spec.outputDelay, 0))
 
   override protected def doExecute(): RDD[InternalRow] = {
     StoreConfig.check(conf)

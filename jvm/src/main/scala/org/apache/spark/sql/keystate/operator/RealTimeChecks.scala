@@ -22,6 +22,7 @@ private[operator] object RealTimeChecks {
       input.role match {
         case InputRole.Initial => refuse("Initial state")
         case InputRole.Connected | InputRole.Merged => refuse("A function of two keyed inputs")
+        case InputRole.Ahead => refuse("An as-of join")
         case InputRole.Broadcast => if (!input.once) refuse("A stream that is broadcast")
       }
     }

@@ -30,7 +30,7 @@ private[keystate] final case class SecondInput(
   def name: String = role match {
     case InputRole.Broadcast => StaticInputs.Broadcast
     case InputRole.Initial => StaticInputs.Initial
-    case InputRole.Connected | InputRole.Merged => StaticInputs.Connected
+    case InputRole.Connected | InputRole.Merged | InputRole.Ahead => StaticInputs.Connected
   }
 
   override protected def withNewChildInternal(newChild: Expression): SecondInput =
@@ -52,6 +52,9 @@ private[keystate] object InputRole {
   /** For a function of two inputs. The rows of both are merged by the first value of their orders.
     */
   case object Merged extends InputRole("merged")
+
+  /** For a join that looks rows up: within a micro-batch its rows come before those of the first. */
+  case object Ahead extends InputRole("ahead")
 
   /** Initial state: its rows come before all of the first input, and emit nothing. */
   case object Initial extends InputRole("initial")

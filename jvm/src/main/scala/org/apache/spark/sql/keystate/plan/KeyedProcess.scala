@@ -109,7 +109,7 @@ private[keystate] object KeyedProcess {
         if (second.child.isStreaming) throw KeystateErrors.initialStateIsAStream()
         if (!sameTypes(first.keys, second.keys))
           throw KeystateErrors.initialKeysDiffer(described(first.keys), described(second.keys))
-      case InputRole.Connected | InputRole.Merged =>
+      case InputRole.Connected | InputRole.Merged | InputRole.Ahead =>
         if (!sameTypes(first.keys, second.keys))
           throw KeystateErrors.keysDiffer(described(first.keys), described(second.keys))
         if (role == InputRole.Merged) checkMerged(first.rows.order.head, second.rows.order.head)

@@ -25,6 +25,8 @@ import org.apache.spark.sql.keystate.spec.Protocol.OperatorFields
   *   dropped
   * @param rowHandling
   *   how the function takes rows
+  * @param outputDelay
+  *   how far the event times of results may be behind the watermark, in ms
   */
 private[keystate] final case class OperatorSpec(
     name: Option[String],
@@ -37,7 +39,8 @@ private[keystate] final case class OperatorSpec(
     sideOutputs: Boolean = false,
     metrics: Boolean = false,
     lateOutputs: Seq[Option[Int]] = Nil,
-    rowHandling: RowHandling = RowHandling()
+    rowHandling: RowHandling = RowHandling(),
+    outputDelay: Long = 0
 ) {
   def checkpointed: Boolean = subtaskState.nonEmpty
 

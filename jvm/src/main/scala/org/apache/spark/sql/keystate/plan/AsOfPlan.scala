@@ -1,0 +1,206 @@
+package org.apache.spark.sql.keystate.plan
+
+import org.json4s._
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan, Project}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.types._
+
+import keystate.errors.KeystateErrors
+import org.apache.spark.sql.keystate.encoding.StoredOrder
+import org.apache.spark.sql.keystate.expression.{
+  AsOfDirection, AsOfJoin, AsOfLeft, AsOfMatching, AsOfRight
+}
+import org.apache.spark.sql.keystate.operator.{InputRole, InputRows}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec, TimeMode}
+
+/** The declaration of an as-of join.
+  *
+  * @param leftOn
+  *   the column with the time of a left row; `rightOn` is that of a right one
+  * @param suffix
+  *   is added to the name of a right column that a left one has too
+  * @param deleted
+  *   the right column that says that a row deletes what its key had
+  * @param lateOutput
+  *   the name of the side output for late left rows, if it is read
+  */
+private[keystate] final case class AsOfSpec(
+    name: Option[String],
+    maxParallelism: Option[Int],
+    leftOn: String,
+    rightOn: String,
+    matching: AsOfMatching,
+    suffix: String,
+    inner: Boolean,
+    waits: Boolean,
+    deleted: Option[String],
+    lateOutput: Option[String]
+)
+
+private[keystate] object AsOfSpec {
+  private implicit val formats: Formats = DefaultFormats
+
+  /** The declaration as Python writes it; the tolerance is in us. */
+  def fromJson(json: String): AsOfSpec = {
+    val declared = JsonMethods.parse(json)
+    def told[T: Manifest](name: String) = (declared \ name).extract[T]
+    def optional[T: Manifest](name: String) = (declared \ name).extractOpt[T]
+    val direction = told[String]("direction")
+    AsOfSpec(
+      optional[String]("name"),
+      optional[Int]("maxParallelism"),
+      told[String]("leftOn"),
+      told[String]("rightOn"),
+      AsOfMatching(
+        AsOfDirection.all.find(_.name == direction).get,
+        optional[Long]("tolerance"),
+        told[Boolean]("exact")
+      ),
+      told[String]("suffix"),
+      told[Boolean]("inner"),
+      told[Boolean]("waits"),
+      optional[String]("deleted"),
+      optional[String]("lateOutput")
+    )
+  }
+}
+
+/** Plans an as-of join of two keyed inputs as an operator whose body is Spark's expressions. */
+private[keystate] object AsOfPlan {
+
+  def of(left: OperatorInput, right: OperatorInput, spec: AsOfSpec): LogicalPlan =
+    new AsOfPlan(left, right, spec).plan
+}
+
+private final class AsOfPlan(left: OperatorInput, right: OperatorInput, spec: AsOfSpec) {
+  private val isStreaming = left.child.isStreaming
+  private val ofStreams = isStreaming && right.child.isStreaming
+  private val leftTime = timeOf(left, spec.leftOn, "left")
+  private val rightTime = timeOf(right, spec.rightOn, "right")
+  private val deleted = spec.deleted.map(column(right, _, BooleanType))
+
+  /** The right columns of the output: not the key, which is the left row's, nor a time of one name. */
+  private val shown: Seq[Attribute] = right.columns.filterNot { column =>
+    right.keys.exists(_.exprId == column.exprId) ||
+    column.exprId == rightTime.exprId && column.name == leftTime.name ||
+    deleted.exists(_.exprId == column.exprId)
+  }
+
+  def plan: LogicalPlan = {
+    check()
+    val orders = right.rows.order.zipWithIndex.map { case (order, i) =>
+      order -> Alias(order.child, s"_order$i")()
+    }
+    val hidden = if (shown.exists(_.exprId == rightTime.exprId)) Nil else Seq(rightTime)
+    val flags = deleted.map(Alias(_, "_deleted")()).toSeq
+    val made = flags ++ orders.map(_._2)
+    val rows = Project((shown ++ hidden ++ right.keys).distinct ++ made, right.child)
+    val read = shown ++ hidden ++ made.map(_.toAttribute)
+    val renewed = OperatorInput(rows, InputRows(right.keys, read, Nil))
+    val order = orders.map { case (order, alias) =>
+      order.copy(child = alias.toAttribute, sameOrderExpressions = Nil)
+    }
+    val join = AsOfJoin(
+      AsOfLeft(left.columns, left.columns.indexWhere(_.exprId == leftTime.exprId)),
+      AsOfRight(
+        read,
+        shown.size,
+        read.indexWhere(_.exprId == rightTime.exprId),
+        flags.headOption.map(flag => read.indexWhere(_.exprId == flag.exprId)),
+        order
+      ),
+      spec.matching,
+      waits,
+      spec.inner,
+      spec.lateOutput.nonEmpty
+    )
+    val main = StructType(left.columns.map(asField) ++ shown.map(rightField))
+    val schema = spec.lateOutput.fold(main) { late =>
+      new StructType().add("main", main).add(late, DataTypeUtils.fromAttributes(left.columns))
+    }
+    KeyedProcess.of(
+      join,
+      left.copy(rows = left.rows.copy(order = Nil)),
+      Some(renewed -> InputRole.Ahead),
+      schema,
+      operator(join)
+    )
+  }
+
+  private def waits = spec.waits && ofStreams
+
+  private def operator(join: AsOfJoin): OperatorSpec = {
+    def state(name: String, key: DataType, value: StructType) =
+      StateSpec(name, StateKind.SortedMap, "sorted map", value, Some(key), StoredOrder.Natural)
+    val waiting = Option.when(waits)(state(AsOfJoin.LeftRows, AsOfJoin.LeftKey, join.left.stored))
+    OperatorSpec(
+      spec.name,
+      spec.maxParallelism,
+      if (isStreaming) TimeMode.EventTime else TimeMode.NoTime,
+      timers = true,
+      state(AsOfJoin.RightRows, TimestampType, join.right.stored) +: waiting.toSeq,
+      sideOutputs = spec.lateOutput.nonEmpty,
+      lateOutputs = spec.lateOutput.toSeq.flatMap(_ => Seq(Some(1), None)),
+      outputDelay = if (waits && spec.matching.looksAhead) delay else 0
+    )
+  }
+
+  /** How far results may be behind the watermark, in ms. */
+  private def delay: Long = (spec.matching.tolerance.get + 999) / 1000
+
+  private def timeOf(input: OperatorInput, name: String, side: String): Attribute = {
+    val time = column(input, name, TimestampType)
+    if (input.child.isStreaming && !time.metadata.contains(EventTimeWatermark.delayKey))
+      throw KeystateErrors.declaration(
+        s"The $side time column '$name' has no watermark: call withWatermark on it before keying."
+      )
+    time
+  }
+
+  private def column(input: OperatorInput, name: String, of: DataType): Attribute = {
+    val found = input.columns.find(_.name == name).getOrElse {
+      throw KeystateErrors.declaration(
+        s"There is no column '$name' in ${input.columns.map(_.name).mkString("[", ", ", "]")}."
+      )
+    }
+    if (found.dataType != of)
+      throw KeystateErrors.declaration(
+        s"Column '$name' is of type ${found.dataType.sql}; an as-of join needs ${of.sql} there."
+      )
+    found
+  }
+
+  private def check(): Unit = {
+    def refuse(problem: String) = throw KeystateErrors.declaration(problem)
+    if (!isStreaming && right.child.isStreaming)
+      refuse("A table can't be joined as of a stream: exchange the sides, or make both streams.")
+    if (ofStreams && spec.matching.looksAhead && spec.matching.tolerance.isEmpty)
+      refuse(
+        s"direction '${spec.matching.direction}' on streams needs a tolerance: without one a row " +
+          "would wait for ever."
+      )
+    val policy = SQLConf.get.getConf(SQLConf.STREAMING_MULTIPLE_WATERMARK_POLICY)
+    if (waits && policy.equalsIgnoreCase("max"))
+      refuse(
+        s"${SQLConf.STREAMING_MULTIPLE_WATERMARK_POLICY.key} is max: by it a left row would not " +
+          "wait for the slower stream. Set it to min."
+      )
+    val names = left.columns.map(_.name) ++ shown.map(rightField(_).name)
+    names.diff(names.distinctBy(_.toLowerCase)).headOption.foreach { name =>
+      refuse(s"Two columns of the result are named '$name': give another suffix.")
+    }
+  }
+
+  private def rightField(column: Attribute): StructField = {
+    val taken = left.columns.exists(_.name.equalsIgnoreCase(column.name))
+    val name = if (taken) s"${column.name}${spec.suffix}" else column.name
+    StructField(name, column.dataType)
+  }
+
+  private def asField(column: Attribute) =
+    StructField(column.name, column.dataType, column.nullable)
+}

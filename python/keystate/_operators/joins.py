@@ -1,0 +1,98 @@
+"""As-of joins of two keyed streams: columns that the JVM joins, without a worker."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+from keystate._operators.aggregates import check_rows
+from keystate._operators.definition import Input, check_late_output, same_types
+from keystate.errors import DeclarationError
+from keystate.functions import OutputTag
+
+Direction = Literal["backward", "forward", "nearest"]
+How = Literal["left", "inner"]
+Wait = Literal["complete", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsOfOperator:
+    """An as-of join; :meth:`keystate.KeyedStream.join_asof` says what its settings are.
+
+    Attributes:
+        left: the rows that are joined.
+        right: the rows that are looked up.
+        tolerance: in us; ``None`` for any distance.
+        side_outputs: the side outputs that are read: at most that for late rows.
+    """
+
+    left: Input
+    right: Input
+    left_on: str
+    right_on: str
+    direction: Direction
+    tolerance: int | None
+    allow_exact_matches: bool
+    suffix: str
+    how: How
+    wait: Wait
+    deleted: str | None
+    late_output: OutputTag | None
+    name: str | None
+    side_outputs: tuple[OutputTag, ...] = ()
+
+    def check(self) -> None:
+        """Raises DeclarationError if a setting is none, or the inputs don't fit."""
+        for rows in (self.left, self.right):
+            check_rows(rows)
+        for setting, value, known in (
+            ("direction", self.direction, ("backward", "forward", "nearest")),
+            ("how", self.how, ("left", "inner")),
+            ("wait", self.wait, ("complete", "none")),
+        ):
+            if value not in known:
+                raise DeclarationError(
+                    f"{setting} must be one of {', '.join(known)}, got {value!r}"
+                )
+        if self.tolerance is not None and self.tolerance < 0:
+            raise DeclarationError(f"the tolerance can't be negative, got {self.tolerance} us")
+        ours, theirs = self.left.key_type, self.right.key_type
+        if not same_types(ours, theirs):
+            left, right = (key.simpleString()[len("struct") :] for key in (ours, theirs))
+            raise DeclarationError(
+                "the key columns of both inputs must have the same types, in the same order: those "
+                f"of the left are {left}, of the right {right}; cast them to one type"
+            )
+        if self.late_output is not None:
+            check_late_output(self.late_output, self.left.row_type)
+
+    def to_json(self) -> str:
+        """The JSON that the jar reads, of all but the inputs.
+
+        Raises:
+            DeclarationError: a side output is read that the operator does not have.
+        """
+        for tag in self.side_outputs:
+            if self.late_output is None or tag.tag_id != self.late_output.tag_id:
+                raise DeclarationError(
+                    f"there is no side output '{tag.tag_id}': a join has one for late rows, if "
+                    "late_output names it"
+                )
+        groups = self.left.max_parallelism or self.right.max_parallelism
+        return json.dumps(
+            {
+                "name": self.name,
+                "maxParallelism": groups,
+                "leftOn": self.left_on,
+                "rightOn": self.right_on,
+                "direction": self.direction,
+                "tolerance": self.tolerance,
+                "exact": self.allow_exact_matches,
+                "suffix": self.suffix,
+                "inner": self.how == "inner",
+                "waits": self.wait == "complete",
+                "deleted": self.deleted,
+                "lateOutput": self.side_outputs[0].tag_id if self.side_outputs else None,
+            }
+        )

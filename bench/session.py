@@ -151,11 +151,11 @@ def measure(
             shutil.rmtree(own)
 
 
-def seconds(
-    spark: SparkSession, build: Callable[[], DataFrame], checkpoint: Path, mode: str = "append"
-) -> float:
-    """A streaming query from start to end, into the noop sink."""
-    started = time.perf_counter()
+def took(
+    build: Callable[[], DataFrame], checkpoint: Path, mode: str = "append"
+) -> tuple[float, float]:
+    """Seconds, and those of CPU, of a streaming query from start to end, into the noop sink."""
+    cpu, started = cpu_seconds(), time.perf_counter()
     query = (
         build()
         .writeStream.format("noop")
@@ -165,32 +165,32 @@ def seconds(
         .start()
     )
     query.awaitTermination()
-    return time.perf_counter() - started
+    return time.perf_counter() - started, cpu_seconds() - cpu
 
 
 def in_turns(
-    spark: SparkSession,
     work: Path,
     contenders: dict[str, Callable[[], DataFrame]],
     repeat: int,
     mode: str = "append",
-) -> dict[str, list[float]]:
-    """The seconds that queries take; they run in turns, after a round that warms up."""
-    times: dict[str, list[float]] = {name: [] for name in contenders}
+) -> dict[str, list[tuple[float, float]]]:
+    """What queries take, see `took`; they run in turns, after a round that warms up."""
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in contenders}
     for i in range(-1, repeat):
         for name, build in contenders.items():
-            took = seconds(spark, build, work / f"checkpoint-{mode}-{name}-{i}", mode)
+            measured = took(build, work / f"checkpoint-{mode}-{name}-{i}", mode)
             if i >= 0:
-                times[name].append(took)
+                times[name].append(measured)
     return times
 
 
-def print_compared(times: dict[str, list[float]], rows: int) -> None:
-    """Prints µs a row, and that as a multiple of the first one's."""
-    medians = {name: statistics.median(each) for name, each in times.items()}
-    base = next(iter(medians.values()))
-    for name, median in medians.items():
-        print(f"{name}: {median / rows * 1e6:.2f} µs a row ({median / base:.2f})")
+def print_compared(times: dict[str, list[tuple[float, float]]], rows: int) -> None:
+    """Prints µs a row, and that as a multiple of the first one's; and µs of CPU."""
+    medians = {name: tuple(map(statistics.median, zip(*each))) for name, each in times.items()}
+    base, _ = next(iter(medians.values()))
+    for name, (seconds, cpu) in medians.items():
+        told = f"{seconds / rows * 1e6:.2f} µs a row ({seconds / base:.2f})"
+        print(f"{name}: {told}, CPU {cpu / rows * 1e6:.2f} µs")
 
 
 def measured_in_pairs(

@@ -90,7 +90,7 @@ def main() -> None:
             "one input, sorted": lambda: keyed(whole, order_by="ts").process(OfOne(), OUTPUT),
             "two inputs, merged": lambda: two().process(OfTwo(), OUTPUT, ordered_by="ts"),
         }
-        print_compared(in_turns(spark, work, contenders, args.repeat), args.rows)
+        print_compared(in_turns(work, contenders, args.repeat), args.rows)
 
 
 if __name__ == "__main__":

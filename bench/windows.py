@@ -53,7 +53,7 @@ def main() -> None:
             "W5, rows with a time": lambda: _keyed(stream).process(Statistics(), OUTPUT),
             **{name: partial(build, stream) for name, build in WINDOWS.items()},
         }
-        print_compared(in_turns(spark, work, contenders, args.repeat), args.rows)
+        print_compared(in_turns(work, contenders, args.repeat), args.rows)
 
 
 def rows(count: int) -> pa.Table:

@@ -39,7 +39,6 @@ REFERENCE = {
     ),
     "functions": ("Functions", ["functions"]),
     "windows": ("Windows", ["windows"]),
-    "agg": ("Aggregates of columns", ["agg"]),
     "state": ("State", ["state"]),
     "ttl": ("Time to live", ["state.ttl"]),
     "sources": ("Sources", ["sources"]),

@@ -16,7 +16,7 @@ def with_window_time(results: DataFrame, name: str = "time") -> DataFrame:
     is counted in the window that has all of its window's times, and is not late there, for a
     window ends when the watermark reaches this time. What windows emit again for late rows is.
 
-    >>> minutes = keyed.window(TumblingEventTimeWindows.of(60_000)).aggregate(agg.sum("n"))
+    >>> minutes = keyed.window(TumblingEventTimeWindows.of(60_000)).aggregate(F.sum("n"))
     >>> keystate.keyed(with_window_time(minutes), "user").window(...)
 
     Args:

@@ -184,16 +184,14 @@ private[expression] final class AggregateBuffers(
       case own => own.aggBufferAttributes.map(_ => NoOp)
     }
 
+  /** For each buffer the filter of its function. Two functions may be equal but for their filters. */
+  private def filtersOfBuffers: Seq[Option[Attribute]] =
+    functions.flatMap(each => each.function.aggBufferAttributes.map(_ => each.filter))
+
   private def updating(read: Seq[Attribute]): (InternalRow, InternalRow) => Unit = {
-    val filters: Map[DeclarativeAggregate, Attribute] = functions.collect {
-      case FilteredFunction(own: DeclarativeAggregate, Some(filter)) => own -> filter
-    }.toMap
-    val expressions = ofDeclarative { own =>
-      filters.get(own).fold(own.updateExpressions) { filter =>
-        own.updateExpressions.zip(own.aggBufferAttributes).map { case (update, buffer) =>
-          If(filter, update, buffer)
-        }
-      }
+    val expressions = ofDeclarative(_.updateExpressions).zip(filtersOfBuffers).zip(attributes).map {
+      case ((update, Some(filter)), buffer) if update ne NoOp => If(filter, update, buffer)
+      case ((update, _), _) => update
     }
     val bound = imperative.map { case (own, i) =>
       val column =

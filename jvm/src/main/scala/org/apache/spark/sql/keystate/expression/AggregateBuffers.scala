@@ -45,6 +45,11 @@ private[expression] final class AggregateBuffers(
   private val imperatives = imperative.map(_._1).toArray
   private val objects = imperatives.collect { case own: TypedImperativeAggregate[_] => own }
 
+  /** Whether rows are added to buffers of their own. Only whole buffers are merged by Spark, and some
+    * functions can't take a row after that.
+    */
+  private val isApart = objects.nonEmpty && input.isInstanceOf[AggregateInput.Rows]
+
   private val begin = MutableProjection.create(ofDeclarative(_.initialValues), Nil)
   private val empty: InternalRow = {
     val row = newRow()
@@ -92,26 +97,23 @@ private[expression] final class AggregateBuffers(
   private val joined = new JoinedRow
 
   /** New buffers of no rows. */
-  def create(): InternalRow =
-    if (isFixed) empty.copy()
-    else {
-      val row = newRow()
-      begin.target(row)(InternalRow.empty)
-      imperatives.foreach(_.initialize(row))
-      row
-    }
+  def create(): Buffers = new Buffers(if (isApart) null else newBuffers(), null)
 
   /** Adds a row of the input. */
-  def add(buffers: InternalRow, row: InternalRow): Unit = step(buffers, row)
+  def add(buffers: Buffers, row: InternalRow): Unit =
+    if (isApart) {
+      if (buffers.added == null) buffers.added = newBuffers()
+      step(buffers.added, row)
+    } else step(buffers.merged, row)
 
   /** Merges other buffers into the first ones. The others must not be used again. */
-  def merge(buffers: InternalRow, others: InternalRow): Unit = {
-    objects.foreach(_.serializeAggregateBufferInPlace(others))
-    mergeStored(buffers, others)
+  def merge(buffers: Buffers, others: Buffers): Unit = {
+    if (buffers.merged == null) buffers.merged = newBuffers()
+    mergeStored(buffers.merged, serialized(whole(others)))
   }
 
   /** The buffers in a stored value. */
-  def read(value: Array[Byte]): InternalRow = {
+  def read(value: Array[Byte]): Buffers = {
     StateRows.point(stored, value)
     read(stored)
   }
@@ -119,47 +121,64 @@ private[expression] final class AggregateBuffers(
   /** The buffers in the row of a stored value. A column that came after it was stored is null in it,
     * and begins now.
     */
-  def read(value: UnsafeRow): InternalRow = {
-    val whole = if (value.anyNull) completed(value) else value
-    val flat = unnest(whole)
-    if (isFixed) flat.copy()
-    else {
-      val row = create()
-      mergeStored(row, flat)
-      row
-    }
+  def read(value: UnsafeRow): Buffers = {
+    val before = unnest(if (value.anyNull) completed(value) else value)
+    val row =
+      if (isFixed) before.copy()
+      else {
+        val row = newBuffers()
+        mergeStored(row, before)
+        row
+      }
+    new Buffers(row, null)
   }
 
   /** The value that is stored. The buffers must not be used again. */
-  def write(buffers: InternalRow): Array[Byte] = {
-    objects.foreach(_.serializeAggregateBufferInPlace(buffers))
-    StateRows.encode(nest(buffers))
-  }
+  def write(buffers: Buffers): Array[Byte] = StateRows.encode(nest(serialized(whole(buffers))))
 
   private lazy val flat =
     UnsafeProjection.create(told ++ attributes, told ++ attributes)
 
   /** The buffers as they are sent on, after these columns. They must not be used again. */
-  def sent(before: InternalRow, buffers: InternalRow): UnsafeRow = {
-    objects.foreach(_.serializeAggregateBufferInPlace(buffers))
-    flat(held(before, buffers))
-  }
+  def sent(before: InternalRow, buffers: Buffers): UnsafeRow =
+    flat(held(before, serialized(whole(buffers))))
 
   /** The functions' results, after these columns. The same row each time. */
-  def results(before: InternalRow, buffers: InternalRow): UnsafeRow = {
+  def results(before: InternalRow, buffers: Buffers): UnsafeRow = {
+    val row = whole(buffers)
     var i = 0
     while (i < imperatives.length) {
-      evaluated.update(i, imperatives(i).eval(buffers))
+      evaluated.update(i, imperatives(i).eval(row))
       i += 1
     }
-    made(joined(held(before, buffers), evaluated))
+    made(joined(held(before, row), evaluated))
   }
 
-  private lazy val begun: InternalRow = {
-    val row = create()
-    objects.foreach(_.serializeAggregateBufferInPlace(row))
-    nest(row).copy()
+  private lazy val begun: InternalRow = nest(serialized(newBuffers())).copy()
+
+  /** The buffers of all rows. */
+  private def whole(buffers: Buffers): InternalRow = {
+    if (buffers.merged == null && buffers.added == null) buffers.merged = newBuffers()
+    if (buffers.merged != null && buffers.added != null) {
+      mergeStored(buffers.merged, serialized(buffers.added))
+      buffers.added = null
+    }
+    if (buffers.merged != null) buffers.merged else buffers.added
   }
+
+  private def serialized(row: InternalRow): InternalRow = {
+    objects.foreach(_.serializeAggregateBufferInPlace(row))
+    row
+  }
+
+  private def newBuffers(): InternalRow =
+    if (isFixed) empty.copy()
+    else {
+      val row = newRow()
+      begin.target(row)(InternalRow.empty)
+      imperatives.foreach(_.initialize(row))
+      row
+    }
 
   private def completed(stored: InternalRow): InternalRow = {
     val row = new GenericInternalRow(columns.size)
@@ -241,6 +260,11 @@ private[expression] final class AggregateBuffers(
     }
   }
 }
+
+/** The buffers of a key or a window: those that were merged, and those of rows that came since, if
+  * they are apart. Either may be null.
+  */
+private[expression] final class Buffers(var merged: InternalRow, var added: InternalRow)
 
 /** Begins buffers with one row. */
 private[keystate] final class BegunRow(

@@ -69,7 +69,7 @@ private[expression] final class KeyAggregates(
     own
   }
 
-  private def stored(group: Int, key: UnsafeRow): InternalRow = {
+  private def stored(group: Int, key: UnsafeRow): Buffers = {
     val value = entries.get(group, key.getBytes)
     if (value == null) buffers.create() else buffers.read(value)
   }
@@ -101,7 +101,7 @@ private object KeyAggregates {
 
   /** A key and its buffers. */
   private final class Held(val key: UnsafeRow, val group: Int) {
-    var buffers: InternalRow = _
+    var buffers: Buffers = _
   }
 }
 

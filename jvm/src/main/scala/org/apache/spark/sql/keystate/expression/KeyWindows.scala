@@ -1,6 +1,5 @@
 package org.apache.spark.sql.keystate.expression
 
-import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 
 /** A window whose buffers this task has in its hands.
@@ -15,7 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 private[expression] final class KeyWindow(
     var start: Long,
     var end: Long,
-    var buffers: InternalRow,
+    var buffers: Buffers,
     var stored: List[Array[Byte]],
     var isOpen: Boolean
 ) {

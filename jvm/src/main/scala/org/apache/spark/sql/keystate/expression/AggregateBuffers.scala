@@ -79,6 +79,7 @@ private[expression] final class AggregateBuffers(
     )
   }
   private val stored = new UnsafeRow(columns.size)
+  private lazy val flat = UnsafeProjection.create(types)
 
   private val made: UnsafeProjection = {
     val results = declared.map {
@@ -109,7 +110,7 @@ private[expression] final class AggregateBuffers(
   /** Merges other buffers into the first ones. The others must not be used again. */
   def merge(buffers: Buffers, others: Buffers): Unit = {
     if (buffers.merged == null) buffers.merged = newBuffers()
-    mergeStored(buffers.merged, serialized(whole(others)))
+    mergeStored(buffers.merged, copied(whole(others)))
   }
 
   /** The buffers in a stored value. */
@@ -160,7 +161,7 @@ private[expression] final class AggregateBuffers(
   private def whole(buffers: Buffers): InternalRow = {
     if (buffers.merged == null && buffers.added == null) buffers.merged = newBuffers()
     if (buffers.merged != null && buffers.added != null) {
-      mergeStored(buffers.merged, serialized(buffers.added))
+      mergeStored(buffers.merged, copied(buffers.added))
       buffers.added = null
     }
     if (buffers.merged != null) buffers.merged else buffers.added
@@ -170,6 +171,12 @@ private[expression] final class AggregateBuffers(
     objects.foreach(_.serializeAggregateBufferInPlace(row))
     row
   }
+
+  /** Some functions give the bytes of a projection, which the next ones are written over: merged
+    * buffers would point there.
+    */
+  private def copied(row: InternalRow): InternalRow =
+    if (objects.isEmpty) row else flat(serialized(row))
 
   private def newBuffers(): InternalRow =
     if (isFixed) empty.copy()

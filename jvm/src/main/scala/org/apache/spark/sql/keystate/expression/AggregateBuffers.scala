@@ -137,12 +137,12 @@ private[expression] final class AggregateBuffers(
   /** The value that is stored. The buffers must not be used again. */
   def write(buffers: Buffers): Array[Byte] = StateRows.encode(nest(serialized(whole(buffers))))
 
-  private lazy val flat =
+  private lazy val sending =
     UnsafeProjection.create(told ++ attributes, told ++ attributes)
 
   /** The buffers as they are sent on, after these columns. They must not be used again. */
   def sent(before: InternalRow, buffers: Buffers): UnsafeRow =
-    flat(held(before, serialized(whole(buffers))))
+    sending(held(before, serialized(whole(buffers))))
 
   /** The functions' results, after these columns. The same row each time. */
   def results(before: InternalRow, buffers: Buffers): UnsafeRow = {

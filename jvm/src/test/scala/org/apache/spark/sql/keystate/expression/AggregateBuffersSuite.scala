@@ -91,7 +91,7 @@ class AggregateBuffersSuite extends AnyFunSuite with SessionFixture {
     private val types = functions.map(_.function.dataType)
     private val read = types.map(CatalystTypeConverters.createToScalaConverter)
 
-    def results(buffers: AggregateBuffers, of: InternalRow): Seq[Any] = {
+    def results(buffers: AggregateBuffers, of: Buffers): Seq[Any] = {
       val row = buffers.results(InternalRow.empty, of)
       types.indices.map(i => comparable(read(i)(row.get(i, types(i): DataType))))
     }
@@ -114,7 +114,7 @@ class AggregateBuffersSuite extends AnyFunSuite with SessionFixture {
     frame(rows).agg(aggregates.head, aggregates.tail: _*).head().toSeq.map(comparable)
 
   /** Buffers that have these rows. */
-  private def having(buffers: AggregateBuffers, rows: Seq[InternalRow]): InternalRow = {
+  private def having(buffers: AggregateBuffers, rows: Seq[InternalRow]): Buffers = {
     val own = buffers.create()
     rows.foreach(buffers.add(own, _))
     own

@@ -1,4 +1,4 @@
-"""As-of joins of two keyed streams: columns that the JVM joins, without a worker."""
+"""Joins of two keyed streams as of a time, which the JVM makes without a worker."""
 
 from __future__ import annotations
 
@@ -17,23 +17,35 @@ Wait = Literal["complete", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class AsOfMatching:
+    """Which right row belongs to a left one.
+
+    Attributes:
+        left_on: the left column with the time.
+        right_on: the right column with the time.
+        tolerance: in us; ``None`` for any distance.
+    """
+
+    left_on: str
+    right_on: str
+    direction: Direction
+    tolerance: int | None
+    allow_exact_matches: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class AsOfOperator:
     """An as-of join; :meth:`keystate.KeyedStream.join_asof` says what its settings are.
 
     Attributes:
         left: the rows that are joined.
         right: the rows that are looked up.
-        tolerance: in us; ``None`` for any distance.
         side_outputs: the side outputs that are read: at most that for late rows.
     """
 
     left: Input
     right: Input
-    left_on: str
-    right_on: str
-    direction: Direction
-    tolerance: int | None
-    allow_exact_matches: bool
+    matching: AsOfMatching
     suffix: str
     how: How
     wait: Wait
@@ -47,7 +59,7 @@ class AsOfOperator:
         for rows in (self.left, self.right):
             check_rows(rows)
         for setting, value, known in (
-            ("direction", self.direction, ("backward", "forward", "nearest")),
+            ("direction", self.matching.direction, ("backward", "forward", "nearest")),
             ("how", self.how, ("left", "inner")),
             ("wait", self.wait, ("complete", "none")),
         ):
@@ -55,8 +67,9 @@ class AsOfOperator:
                 raise DeclarationError(
                     f"{setting} must be one of {', '.join(known)}, got {value!r}"
                 )
-        if self.tolerance is not None and self.tolerance < 0:
-            raise DeclarationError(f"the tolerance can't be negative, got {self.tolerance} us")
+        tolerance = self.matching.tolerance
+        if tolerance is not None and tolerance < 0:
+            raise DeclarationError(f"the tolerance can't be negative, got {tolerance} us")
         ours, theirs = self.left.key_type, self.right.key_type
         if not same_types(ours, theirs):
             left, right = (key.simpleString()[len("struct") :] for key in (ours, theirs))
@@ -79,16 +92,17 @@ class AsOfOperator:
                     f"there is no side output '{tag.tag_id}': a join has one for late rows, if "
                     "late_output names it"
                 )
+        match = self.matching
         groups = self.left.max_parallelism or self.right.max_parallelism
         return json.dumps(
             {
                 "name": self.name,
                 "maxParallelism": groups,
-                "leftOn": self.left_on,
-                "rightOn": self.right_on,
-                "direction": self.direction,
-                "tolerance": self.tolerance,
-                "exact": self.allow_exact_matches,
+                "leftOn": match.left_on,
+                "rightOn": match.right_on,
+                "direction": match.direction,
+                "tolerance": match.tolerance,
+                "exact": match.allow_exact_matches,
                 "suffix": self.suffix,
                 "inner": self.how == "inner",
                 "waits": self.wait == "complete",

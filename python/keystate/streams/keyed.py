@@ -20,7 +20,7 @@ from keystate._operators.function_specs import (
     make_function_spec,
     process_spec,
 )
-from keystate._operators.joins import AsOfOperator, Direction, How, Wait
+from keystate._operators.joins import AsOfMatching, AsOfOperator, Direction, How, Wait
 from keystate._operators.reduce import LastReduce, RollingReduce
 from keystate._operators.side_outputs import ResultDataFrame
 from keystate._operators.typed import output_schema_of, typed_rows
@@ -332,11 +332,13 @@ class KeyedStream(RowStream[ROW]):
         operator = AsOfOperator(
             left=self._input,
             right=other._input,
-            left_on=left_on,
-            right_on=right_on,
-            direction=direction,
-            tolerance=None if tolerance is None else 1000 * millis(tolerance, "the tolerance"),
-            allow_exact_matches=allow_exact_matches,
+            matching=AsOfMatching(
+                left_on=left_on,
+                right_on=right_on,
+                direction=direction,
+                tolerance=None if tolerance is None else 1000 * millis(tolerance, "the tolerance"),
+                allow_exact_matches=allow_exact_matches,
+            ),
             suffix=suffix,
             how=how,
             wait=wait,

@@ -15,7 +15,7 @@ import keystate.{
   KeyedProcessFunction, MapStateDescriptor, OutputTag, ReduceFunction, SideWrite, TypeInformation
 }
 import org.apache.spark.sql.keystate.jvm.{
-  BroadcastData, ColumnWindows, InitialData, KeyBy, ScalaBridge, SideOutputs
+  AsOfSettings, BroadcastData, ColumnWindows, InitialData, KeyBy, ScalaBridge, SideOutputs
 }
 
 /** A Dataset, streaming or batch, grouped by key. Rows with the same key are processed one after
@@ -67,6 +67,54 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
     */
   def aggregate(aggregate: Column, more: Column*): DataFrame =
     aggregated(aggregate +: more, None, None)
+
+  /** Joins each element with the one of another stream, or of a table that is read once, that its key
+    * had at its time. The result has this Dataset's columns, then the other one's, except for its
+    * key and a time column of the same name. Of the other one's elements of one key and time the
+    * last by its `orderBy` counts. Late elements go to the side output of `lateOutput`.
+    *
+    * @param leftOn
+    *   the column with the time, a timestamp; for a stream that of the watermark. So is `rightOn`
+    * @param direction
+    *   `backward` for the last one at or before the time, `forward` for the first at or after it,
+    *   `nearest` for the nearer one of both; streams need a tolerance for the last two
+    * @param tolerance
+    *   how far the times may be apart
+    * @param suffix
+    *   is added to the name of a column of the other one that this one has too
+    * @param inner
+    *   whether elements without a match are left out; else they have nulls
+    * @param waits
+    *   whether an element goes out when the query's watermark has passed all that it could be
+    *   joined with; else at once, with what is there
+    * @param deleted
+    *   a boolean column of the other one: true says that its key has nothing from then on
+    */
+  def joinAsOf(
+      other: KeyedRowStream[_],
+      leftOn: String,
+      rightOn: String,
+      direction: String = "backward",
+      tolerance: Option[Duration] = None,
+      allowExactMatches: Boolean = true,
+      suffix: String = "_right",
+      inner: Boolean = false,
+      waits: Boolean = true,
+      deleted: Option[String] = None
+  ): DataFrame = {
+    val join = AsOfSettings(
+      leftOn,
+      rightOn,
+      direction,
+      tolerance,
+      allowExactMatches,
+      suffix,
+      inner,
+      waits,
+      deleted
+    )
+    ScalaBridge.joinAsOf(keyedData(None), other.keyedData(None), join, settings.operator)
+  }
 
   private[keystate] def aggregated(
       aggregates: Seq[Column],

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.keystate.jvm
 
+import java.time.Duration
+
 import org.apache.spark.sql.{Column, Dataset, Encoder}
 
 import keystate.{DeadLetters, MapStateDescriptor, OutputTag}
@@ -93,3 +95,28 @@ object ColumnWindows {
   def sessions(gap: Long, ends: Ends): ColumnWindows =
     ColumnWindows(Left(gap), ends._1, ends._2, ends._3)
 }
+
+/** How a join as of a time matches.
+  *
+  * @param leftOn
+  *   the column with the time of a left element; `rightOn` is that of a right one
+  * @param exact
+  *   whether the times may be equal
+  * @param inner
+  *   whether elements without a match are left out
+  * @param waits
+  *   whether an element waits until nothing can come any more that it would be joined with
+  * @param deleted
+  *   the right column that says that an element deletes what its key had
+  */
+final case class AsOfSettings(
+    leftOn: String,
+    rightOn: String,
+    direction: String,
+    tolerance: Option[Duration],
+    exact: Boolean,
+    suffix: String,
+    inner: Boolean,
+    waits: Boolean,
+    deleted: Option[String]
+)

@@ -14,11 +14,13 @@ import keystate.config.Settings
 import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.{RichFunction, TypeInformation}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
-import org.apache.spark.sql.keystate.expression.{FixedBounds, SessionBounds, Windows}
+import org.apache.spark.sql.keystate.expression.{
+  AsOfDirection, AsOfMatching, FixedBounds, SessionBounds, Windows
+}
 import org.apache.spark.sql.keystate.jvm.state.JvmStateSpec
 import org.apache.spark.sql.keystate.operator.InputRole
 import org.apache.spark.sql.keystate.plan.{
-  AggregatePlan, AggregateSpec, KeyedProcess, OperatorInput
+  AggregatePlan, AggregateSpec, AsOfPlan, AsOfSpec, KeyedProcess, OperatorInput
 }
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
 import org.apache.spark.sql.keystate.spec.StateKind
@@ -119,6 +121,35 @@ object ScalaBridge {
     )
     val plan = AggregatePlan.of(rows.df, rows.input, keys, aggregates, spec)
     ClassicDataset.ofRows(rows.df.sparkSession, plan)
+  }
+
+  /** Joins the elements of one Dataset with those that another had at their times. */
+  def joinAsOf(
+      left: KeyedData[_],
+      right: KeyedData[_],
+      join: AsOfSettings,
+      settings: OperatorSettings
+  ): DataFrame = {
+    val (rows, others) = (prepared(left), prepared(right))
+    val direction = AsOfDirection.all.find(_.name == join.direction).getOrElse {
+      throw KeystateErrors.declaration(
+        s"The direction must be one of ${AsOfDirection.all.mkString(", ")}, not ${join.direction}."
+      )
+    }
+    val spec = AsOfSpec(
+      settings.name,
+      settings.maxParallelism,
+      join.leftOn,
+      join.rightOn,
+      AsOfMatching(direction, join.tolerance.map(_.toNanos / 1000), join.exact),
+      join.suffix,
+      join.inner,
+      join.waits,
+      join.deleted,
+      rows.late,
+      readsLate = false
+    )
+    ClassicDataset.ofRows(rows.df.sparkSession, AsOfPlan.of(rows.input, others.input, spec))
   }
 
   /** An input of an operator.

@@ -11,7 +11,7 @@ import org.apache.spark.sql.{DataFrame, Dataset}
 import keystate.errors.KeystateErrors
 import keystate.{OutputTag, SideWrite}
 import org.apache.spark.sql.keystate.operator.OperatorFunction
-import org.apache.spark.sql.keystate.plan.{AggregatePlan, KeyedProcess, OperatorInput}
+import org.apache.spark.sql.keystate.plan.{KeyedProcess, LateOutput, OperatorInput}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
 /** The side outputs of a Dataset that a function made: the function's plan, with more columns. */
@@ -28,7 +28,7 @@ object SideOutputs {
         process.emitting(function, function.outputs.schema, spec)
       case other =>
         tags match {
-          case Seq(tag) => AggregatePlan.reading(other, tag.id).getOrElse(throw noFunction(other))
+          case Seq(tag) => LateOutput.reading(other, tag.id).getOrElse(throw noFunction(other))
           case _ => throw noFunction(other)
         }
     }

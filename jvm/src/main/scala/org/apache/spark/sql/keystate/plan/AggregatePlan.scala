@@ -14,7 +14,7 @@ import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke
 import org.apache.spark.sql.catalyst.plans.logical.{
   EventTimeWatermark, Filter, LogicalPlan, Project
 }
-import org.apache.spark.sql.catalyst.trees.{TreeNodeTag, TreePattern}
+import org.apache.spark.sql.catalyst.trees.TreePattern
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.types._
@@ -100,15 +100,11 @@ private[keystate] object AggregatePlan {
     val timed = if (byEventTime) spec.eventTime.fold(input)(input.timedBy) else input
     val analysed = AnalysedAggregates.of(df, keys, input.keys, aggregates)
     val plan = new AggregatePlan(timed, analysed, spec).plan
-    if (spec.lateOutput.nonEmpty && !spec.readsLate)
-      plan.setTagValue(
-        Reading,
-        (late: String) =>
-          Option.when(spec.lateOutput.contains(late)) {
-            of(df, input, keys, aggregates, spec.copy(readsLate = true))
-          }
-      )
-    plan
+    spec.lateOutput.filterNot(_ => spec.readsLate).fold(plan) { late =>
+      LateOutput.note(plan, late) {
+        of(df, input, keys, aggregates, spec.copy(readsLate = true))
+      }
+    }
   }
 
   /** How aggregates are computed of buffers that are stored. */
@@ -132,16 +128,6 @@ private[keystate] object AggregatePlan {
   }
 
   private val AnyWindows = Windows(FixedBounds(1, 1, 0), byEventTime = true, 0)
-
-  /** Makes the plan that has a side output as well, of the plan that does not. */
-  private val Reading = TreeNodeTag[String => Option[LogicalPlan]]("keystate.late")
-
-  /** The plan of aggregates with their side output. None if they have none of this name.
-    *
-    * Relies on a Dataset whose logical plan is the object that it was made of, with its tags.
-    */
-  def reading(plan: LogicalPlan, late: String): Option[LogicalPlan] =
-    plan.getTagValue(Reading).flatMap(_(late))
 }
 
 private final class AggregatePlan(

@@ -26,7 +26,9 @@ import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec, T
   * @param deleted
   *   the right column that says that a row deletes what its key had
   * @param lateOutput
-  *   the name of the side output for late left rows, if it is read
+  *   the name of the side output for late left rows, if there is one
+  * @param readsLate
+  *   whether it is read; else these rows are dropped
   */
 private[keystate] final case class AsOfSpec(
     name: Option[String],
@@ -38,13 +40,20 @@ private[keystate] final case class AsOfSpec(
     inner: Boolean,
     waits: Boolean,
     deleted: Option[String],
-    lateOutput: Option[String]
-)
+    lateOutput: Option[String],
+    readsLate: Boolean
+) {
+
+  /** The side output that is read. */
+  def late: Option[String] = lateOutput.filter(_ => readsLate)
+}
 
 private[keystate] object AsOfSpec {
   private implicit val formats: Formats = DefaultFormats
 
-  /** The declaration as Python writes it; the tolerance is in us. */
+  /** The declaration as Python writes it, of a side output only if it is read. The tolerance is in
+    * us.
+    */
   def fromJson(json: String): AsOfSpec = {
     val declared = JsonMethods.parse(json)
     def told[T: Manifest](name: String) = (declared \ name).extract[T]
@@ -64,7 +73,8 @@ private[keystate] object AsOfSpec {
       told[Boolean]("inner"),
       told[Boolean]("waits"),
       optional[String]("deleted"),
-      optional[String]("lateOutput")
+      optional[String]("lateOutput"),
+      readsLate = true
     )
   }
 }
@@ -72,8 +82,12 @@ private[keystate] object AsOfSpec {
 /** Plans an as-of join of two keyed inputs as an operator whose body is Spark's expressions. */
 private[keystate] object AsOfPlan {
 
-  def of(left: OperatorInput, right: OperatorInput, spec: AsOfSpec): LogicalPlan =
-    new AsOfPlan(left, right, spec).plan
+  def of(left: OperatorInput, right: OperatorInput, spec: AsOfSpec): LogicalPlan = {
+    val plan = new AsOfPlan(left, right, spec).plan
+    spec.lateOutput.filterNot(_ => spec.readsLate).fold(plan) { late =>
+      LateOutput.note(plan, late)(of(left, right, spec.copy(readsLate = true)))
+    }
+  }
 }
 
 private final class AsOfPlan(left: OperatorInput, right: OperatorInput, spec: AsOfSpec) {
@@ -116,10 +130,10 @@ private final class AsOfPlan(left: OperatorInput, right: OperatorInput, spec: As
       spec.matching,
       waits,
       spec.inner,
-      spec.lateOutput.nonEmpty
+      spec.late.nonEmpty
     )
     val main = StructType(left.columns.map(asField) ++ shown.map(rightField))
-    val schema = spec.lateOutput.fold(main) { late =>
+    val schema = spec.late.fold(main) { late =>
       new StructType().add("main", main).add(late, DataTypeUtils.fromAttributes(left.columns))
     }
     KeyedProcess.of(
@@ -143,8 +157,8 @@ private final class AsOfPlan(left: OperatorInput, right: OperatorInput, spec: As
       if (isStreaming) TimeMode.EventTime else TimeMode.NoTime,
       timers = true,
       state(AsOfJoin.RightRows, TimestampType, join.right.stored) +: waiting.toSeq,
-      sideOutputs = spec.lateOutput.nonEmpty,
-      lateOutputs = spec.lateOutput.toSeq.flatMap(_ => Seq(Some(1), None)),
+      sideOutputs = spec.late.nonEmpty,
+      lateOutputs = spec.late.toSeq.flatMap(_ => Seq(Some(1), None)),
       outputDelay = if (waits && spec.matching.looksAhead) delay else 0
     )
   }

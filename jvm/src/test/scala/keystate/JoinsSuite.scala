@@ -1,0 +1,73 @@
+package keystate
+
+import java.sql.Timestamp
+import java.time.Duration
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import org.apache.spark.sql.{DataFrame, Row}
+
+import keystate.errors.KeystateException
+
+final case class Trade(key: String, value: Long, time: Timestamp)
+final case class Quote(key: String, price: Long, time: Timestamp)
+
+/** Joins as of a time in Scala. */
+class JoinsSuite extends AnyFunSuite with SessionFixture {
+  import spark.implicits._
+
+  private def at(millis: Long) = new Timestamp(millis)
+
+  private val trades = Seq(
+    Trade("a", 1, at(100)),
+    Trade("a", 2, at(900)),
+    Trade("b", 3, at(500)),
+    Trade("c", 4, at(500))
+  )
+  private val quotes = Seq(
+    Quote("a", 10, at(100)),
+    Quote("a", 11, at(1000)),
+    Quote("b", 12, at(490)),
+    Quote("b", 13, at(530))
+  )
+
+  private def told(joined: DataFrame): Seq[Row] =
+    joined.select("key", "value", "price").collect().toSeq.sortBy(_.getLong(1))
+
+  private def rows(prices: Any*): Seq[Row] =
+    trades.zip(prices).map { case (trade, price) => Row(trade.key, trade.value, price) }
+
+  test("in each direction, within a tolerance, by columns and by a function of the key") {
+    val left = trades.toDS()
+    val right = quotes.toDS()
+    def joined(direction: String, tolerance: Option[Duration] = None, exact: Boolean = true) = told(
+      left
+        .keyed("key")
+        .joinAsOf(
+          right.keyed("key"),
+          "time",
+          "time",
+          direction,
+          tolerance,
+          allowExactMatches = exact
+        )
+    )
+    assert(joined("backward") == rows(10L, 10L, 12L, null))
+    assert(joined("backward", exact = false) == rows(null, 10L, 12L, null))
+    assert(joined("forward") == rows(10L, 11L, 13L, null))
+    assert(joined("nearest", Some(Duration.ofMillis(20))) == rows(10L, null, 12L, null))
+    val inner = left
+      .keyBy(_.key)
+      .joinAsOf(right.keyBy(_.key), "time", "time", inner = true)
+    assert(inner.columns.toSeq == Seq("key", "value", "time", "key_right", "price"))
+    assert(told(inner) == rows(10L, 10L, 12L, null).take(3))
+  }
+
+  test("what does not fit is refused") {
+    val (left, right) = (trades.toDS().keyed("key"), quotes.toDS().keyed("key"))
+    def refusal(join: => DataFrame) = intercept[KeystateException](join).getMessage
+    assert(refusal(left.joinAsOf(right, "time", "when")).contains("no column 'when'"))
+    assert(refusal(left.joinAsOf(right, "value", "time")).contains("of type BIGINT"))
+    assert(refusal(left.joinAsOf(right, "time", "time", "sideways")).contains("direction"))
+  }
+}

@@ -1,7 +1,9 @@
 package org.apache.spark.sql.keystate.plan
 
 import org.apache.spark.sql.Column
-import org.apache.spark.sql.catalyst.expressions.aggregate.{AggregateExpression, AggregateFunction}
+import org.apache.spark.sql.catalyst.expressions.aggregate.{
+  AggregateExpression, AggregateFunction, DeclarativeAggregate, ImperativeAggregate
+}
 import org.apache.spark.sql.catalyst.expressions.{
   Attribute, AttributeReference, Cast, Expression, NamedExpression, PrettyAttribute, PythonUDAF,
   RuntimeReplaceable
@@ -103,7 +105,8 @@ private[plan] object AnalysedAggregates {
     call.aggregateFunction match {
       case udf: PythonUDAF =>
         refuse(s"${udf.name} is an aggregate function in Python; give an AggregateFunction")
-      case _ =>
+      case _: DeclarativeAggregate | _: ImperativeAggregate | _: RuntimeReplaceable =>
+      case other => refuse(s"${other.prettyName} has no buffers")
     }
   }
 

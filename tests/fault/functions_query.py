@@ -1,4 +1,4 @@
-"""A windowed and an async query: sessions with late rows, and calls that wait.
+"""Windowed queries and an async one: windows with late rows, and calls that wait.
 
 Run as a script it is the driver that a test kills: python functions_query.py FOLDER KIND FORMAT
 BACKEND
@@ -24,14 +24,20 @@ from keystate import (
     ValueStateDescriptor,
 )
 from keystate._jvm.session import FORMAT_KEY
-from keystate.windows import EventTimeSessionWindows, ProcessWindowFunction
-from pyspark.sql import DataFrame, SparkSession
+from keystate.windows import (
+    EventTimeSessionWindows,
+    ProcessWindowFunction,
+    SlidingEventTimeWindows,
+)
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tests.fault import batch_files, sessions
 
 FILES, ROWS, KEYS = 12, 40, 9
 SCHEMA = "number long, time timestamp, key long, x long"
 GAP_MS, LATENESS_MS = 150, 1000
+SIZE_MS, SLIDE_MS = 500, 200
 #: Of late rows: some are too late, some are not.
 DELAY_MS = 4000
 START = datetime.datetime(2024, 5, 1, tzinfo=datetime.timezone.utc)
@@ -100,22 +106,69 @@ def windowed(rows: DataFrame) -> DataFrame:
     )
 
 
+def aggregates() -> list[Column]:
+    """With buffers of fixed size and with objects."""
+    return [
+        F.sort_array(F.collect_list("number")).alias("numbers"),
+        F.sum("x").alias("total"),
+        F.approx_count_distinct("x").alias("different"),
+        F.max_by("x", "number").alias("last"),
+        F.expr("sum(x) FILTER (WHERE x > 50)").alias("great"),
+    ]
+
+
+def told(of: str) -> Column:
+    """A window and its aggregates as JSON, whatever the time zone of the session."""
+    bounds = (F.unix_millis(F.col(f"{of}window_{end}")).alias(end) for end in ("start", "end"))
+    names = ("numbers", "total", "different", "last", "great")
+    return F.to_json(F.struct(*bounds, *(f"{of}{name}" for name in names)))
+
+
+def aggregated(rows: DataFrame) -> DataFrame:
+    """Sessions by aggregates of columns, with late output."""
+    result = (
+        keystate.keyed(rows, "key")
+        .window(EventTimeSessionWindows.with_gap(Time.milliseconds(GAP_MS)))
+        .allowed_lateness(Time.milliseconds(LATENESS_MS))
+        .side_output_late_data(LATE)
+        .aggregate(*aggregates())
+    )
+    both = result.with_side_outputs(LATE)
+    return both.select(
+        F.coalesce("main.key", "late.key"),
+        F.when(F.col("main").isNotNull(), told("main.")).otherwise(F.expr("string(late.number)")),
+    )
+
+
+def begun(rows: DataFrame) -> DataFrame:
+    """Sliding windows, whose rows are aggregated by their panes before the shuffle."""
+    result = (
+        keystate.keyed(rows, "key")
+        .window(SlidingEventTimeWindows.of(SIZE_MS, SLIDE_MS))
+        .allowed_lateness(Time.milliseconds(LATENESS_MS))
+        .aggregate(*aggregates())
+    )
+    return result.select("key", told(""))
+
+
 def asking(rows: DataFrame) -> DataFrame:
     return keystate.keyed(rows, "key").process(Asking(), "key long, told string", capacity=20)
 
 
+QUERIES = {"windows": windowed, "async": asking, "aggregates": aggregated, "begun": begun}
+
+
+def source(spark: SparkSession, folder: Path) -> DataFrame:
+    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    return reader.parquet(str(folder / "input")).withWatermark("time", "0 seconds")
+
+
 def start(spark: SparkSession, folder: Path, kind: str, out: Path | None = None) -> Any:
     """Starts a query, a file a micro-batch; it ends with the input."""
-    rows = (
-        spark.readStream.schema(SCHEMA)
-        .option("maxFilesPerTrigger", 1)
-        .parquet(str(folder / "input"))
-        .withWatermark("time", "0 seconds")
-    )
     out = out or folder
     out.mkdir(exist_ok=True)
     return (
-        {"windows": windowed, "async": asking}[kind](rows)
+        QUERIES[kind](source(spark, folder))
         .writeStream.foreachBatch(batch_files.saver(out))
         .option("checkpointLocation", str(out / "checkpoint"))
         .trigger(availableNow=True)

@@ -1,4 +1,7 @@
-"""Windowed and async queries that are killed and rescaled emit what undisturbed ones do."""
+"""Windowed and async queries that are killed and rescaled emit what undisturbed ones do.
+
+Windows are by functions and by aggregates of columns.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,12 @@ CASES = [
     ("async", "rocksdb", "2"),
     ("async", "hashmap", "1"),
 ]
+AGGREGATES = [
+    (kind, backend, checkpoint_format)
+    for kind in ("aggregates", "begun")
+    for backend in ("hashmap", "rocksdb", "auto")
+    for checkpoint_format in "12"
+]
 
 
 def check_windows(told: list[tuple[Any, ...]]) -> None:
@@ -42,12 +51,36 @@ def check_async(told: list[tuple[Any, ...]]) -> None:
     assert sum(len(json.loads(text)) == 2 for _, text in told) > query.ROWS
 
 
-CHECKS = {"windows": check_windows, "async": check_async}
+def check_aggregates(told: list[tuple[Any, ...]]) -> None:
+    """That there were late firings, merged sessions and rows that were too late."""
+    windows = [json.loads(text) for _, text in told if text.startswith("{")]
+    numbers = [number for window in windows for number in window["numbers"]]
+    assert len(numbers) > len(set(numbers)) + 5, "hardly any session fired again"
+    assert len(told) > len(windows) + 5, "hardly any row was too late"
+    assert sum(len(window["numbers"]) > 1 for window in windows) > query.FILES
+
+
+def check_begun(told: list[tuple[Any, ...]]) -> None:
+    """That there were late firings, and that most windows have several rows."""
+    windows = [json.loads(text) for _, text in told]
+    bounds = [(key, window["start"]) for (key, _), window in zip(told, windows)]
+    assert len(bounds) > len(set(bounds)) + 5, "hardly any window fired again"
+    assert sum(len(window["numbers"]) > 1 for window in windows) > len(windows) / 2
+
+
+CHECKS = {
+    "windows": check_windows,
+    "async": check_async,
+    "aggregates": check_aggregates,
+    "begun": check_begun,
+}
 
 
 @pytest.mark.turns
 @pytest.mark.parametrize(
-    ("kind", "backend", "checkpoint_format"), drawn("functions that are killed", CASES, 1)
+    ("kind", "backend", "checkpoint_format"),
+    drawn("functions that are killed", CASES, 1)
+    + drawn("aggregates that are killed", AGGREGATES, 1),
 )
 def test_killed_drivers_and_a_rescale(
     kind: str,
@@ -63,6 +96,8 @@ def test_killed_drivers_and_a_rescale(
     rng = random.Random(seed)
     settings(**{FORMAT_KEY: checkpoint_format, "spark.keystate.backend": backend})
     query.make_input(tmp_path, seed)
+    made: Any = query.QUERIES[kind](query.source(spark, tmp_path))
+    assert (kind == "begun") == ("PartialAggregate" in made._jdf.queryExecution().toString())
     query.start(spark, tmp_path, kind, tmp_path / "undisturbed").awaitTermination()
     expected = batch_files.emitted(tmp_path / "undisturbed")
     CHECKS[kind](expected)

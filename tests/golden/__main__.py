@@ -9,19 +9,23 @@ from __future__ import annotations
 import json
 import tarfile
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import keystate
 import pyspark
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests import spark_queries
 from tests.conftest import Stream
+from tests.golden import aggregates_golden
 from tests.golden.golden_query import BACKEND, FORMAT, INPUT, PARTITIONS, batches, build, move
 from tests.golden.operators_golden import EMITTED, KEPT, NO_DATA, move_source, source_of
 
 HERE = Path(__file__).parent
 OPERATORS = HERE / "operators"
+AGGREGATES = HERE / "aggregates"
 LINE = ".".join(pyspark.__version__.split(".")[:2])
 #: Values so long that a run file has several sections.
 MANY_SECTIONS = 1000
@@ -47,14 +51,37 @@ def session(backend: str, checkpoint_format: int, no_data_batches: bool) -> Spar
 
 
 def every_state(backend: str, checkpoint_format: int, repeats: int) -> None:
+    keep(HERE, backend, checkpoint_format, INPUT, batches(), lambda df: build(df, repeats))
+
+
+def aggregates_of_columns(backend: str, checkpoint_format: int) -> None:
+    keep(
+        AGGREGATES,
+        backend,
+        checkpoint_format,
+        aggregates_golden.INPUT,
+        aggregates_golden.batches(),
+        aggregates_golden.build,
+    )
+
+
+def keep(
+    folder: Path,
+    backend: str,
+    checkpoint_format: int,
+    schema: str,
+    batches: list[list[Any]],
+    build: Callable[[DataFrame], DataFrame],
+) -> None:
+    """Puts the checkpoint of all micro-batches but the last into a folder."""
     # A batch without data at the end: so a start does not look for the input of the last one.
     spark = session(backend, checkpoint_format, no_data_batches=True)
-    with tempfile.TemporaryDirectory() as folder:
-        fed = Stream(spark, Path(folder), INPUT)
-        fed.feed(*batches()[:2])
-        fed.run(lambda df: build(df, repeats))
+    with tempfile.TemporaryDirectory() as place:
+        fed = Stream(spark, Path(place), schema)
+        fed.feed(*batches[:-1])
+        fed.run(build)
         move(fed.checkpoint, f"file:{fed.checkpoint}", "CHECKPOINT")
-        with tarfile.open(archive(HERE, backend, checkpoint_format), "w:gz") as tar:
+        with tarfile.open(archive(folder, backend, checkpoint_format), "w:gz") as tar:
             tar.add(fed.checkpoint, "checkpoint")
     spark.stop()
 
@@ -78,8 +105,8 @@ def operators_of_spark(backend: str, checkpoint_format: int) -> None:
 
 
 def main() -> None:
-    OPERATORS.mkdir(exist_ok=True)
-    for folder in (HERE, OPERATORS):
+    for folder in (HERE, OPERATORS, AGGREGATES):
+        folder.mkdir(exist_ok=True)
         for old in folder.glob(f"*-spark{LINE}.tar.gz"):
             old.unlink()
     for backend, checkpoint_format in (("hashmap", 1), ("rocksdb", 1), ("rocksdb", 2)):
@@ -87,6 +114,7 @@ def main() -> None:
     every_state("hashmap", 2, MANY_SECTIONS)
     for backend, checkpoint_format in (("hashmap", 1), ("rocksdb", 2)):
         operators_of_spark(backend, checkpoint_format)
+        aggregates_of_columns(backend, checkpoint_format)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,13 @@ from keystate import admin
 from pyspark.sql import Row
 
 from tests import spark_queries
+from tests.golden import aggregates_golden
 from tests.golden.golden_query import BACKEND, FORMAT, INPUT, PARTITIONS, batches, build, move
 from tests.golden.operators_golden import EMITTED, KEPT, NO_DATA, move_source, source_of
 
 HERE = Path(__file__).parent
 ARCHIVES = sorted(path.name for path in HERE.glob("*.tar.gz"))
+OF_AGGREGATES = sorted(path.name for path in (HERE / "aggregates").glob("*.tar.gz"))
 OF_OPERATORS = sorted(path.name for path in (HERE / "operators").glob("*.tar.gz"))
 
 
@@ -115,6 +117,55 @@ def test_a_key_is_looked_up_in_files_of_every_form(spark: Any, tmp_path: Path) -
     ]
     for archive, found in looked_up.items():
         assert found == first, archive
+
+
+@pytest.fixture(scope="module")
+def expected_aggregates() -> list[Any]:
+    """As `expected`, of the query of aggregates, with what the tables then show."""
+    return []
+
+
+def aggregates_in(checkpoint: Path, spark: Any) -> list[Any]:
+    """What tables of state show of each operator: keys, windows and their aggregates."""
+    found = []
+    for number, name in enumerate(aggregates_golden.NAMES):
+        state = admin.read_state(spark, str(checkpoint), state="_aggregate", operator=number)
+        window = ["user_map_key"] if "user_map_key" in state.columns else []
+        rows = state.select("key", *window, "aggregates").collect()
+        assert rows
+        found += sorted((name, *map(repr, row)) for row in rows)
+    return found
+
+
+@pytest.mark.parametrize("archive", OF_AGGREGATES)
+@pytest.mark.parametrize("other", [False, True], ids=["as it was", "rescaled, other backend"])
+def test_aggregates_of_columns_go_on(
+    spark: Any,
+    stream: Callable[[str], Any],
+    settings: Callable[..., None],
+    expected_aggregates: list[Any],
+    archive: str,
+    other: bool,
+) -> None:
+    """The buffers are Spark's: a newer one reads them, and goes on from them."""
+    skip_if_newer(archive)
+    settings(**settings_of(archive, other))
+    *first, last = aggregates_golden.batches()
+    if not expected_aggregates:
+        whole = stream(aggregates_golden.INPUT)
+        whole.feed(*first)
+        whole.run(aggregates_golden.build)
+        shown = aggregates_in(whole.checkpoint, spark)
+        whole.feed(last)
+        emitted = sorted(map(tuple, whole.run(aggregates_golden.build)))
+        assert {name for name, _ in emitted} == set(aggregates_golden.NAMES)
+        expected_aggregates += [shown, emitted]
+    fed = stream(aggregates_golden.INPUT)
+    unpack(HERE / "aggregates" / archive, fed)
+    assert aggregates_in(fed.checkpoint, spark) == expected_aggregates[0]
+    fed.feed(last)
+    found = sorted(map(tuple, fed.run(aggregates_golden.build)))
+    assert found == expected_aggregates[1]
 
 
 @pytest.mark.parametrize("archive", OF_OPERATORS)

@@ -616,3 +616,26 @@ def test_no_object_is_lost() -> None:
     gc.collect()
     after = [sys.getrefcount(each) for each in watched]
     assert [b - a for a, b in zip(before, after) if abs(b - a) >= 10] == []
+
+
+def refuse(result: Any) -> Any:
+    raise ValueError(result)
+
+
+@with_both
+def test_an_error_of_a_result_has_the_lines_that_yielded_it() -> None:
+    def inner() -> Any:
+        yield 1
+
+    def outer() -> Any:
+        yield from inner()
+
+    first = inner.__code__.co_firstlineno
+    for module in BOTH:
+        with pytest.raises(ValueError) as failure:
+            module.collect(outer(), refuse, [])
+        lines = [(line, name) for _, line, name in failure.value.yielded_at]
+        assert lines == [(first + 4, "outer"), (first + 1, "inner")]
+        with pytest.raises(ValueError) as failure:
+            module.collect([1], refuse, [])
+        assert failure.value.yielded_at == []

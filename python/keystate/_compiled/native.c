@@ -897,6 +897,22 @@ add_one(PyObject *result, PyObject *take, PyObject *results)
     return failed;
 }
 
+/* Calls note_yield of plain.py for the error that is raised now. What fails there is dropped. */
+static void
+note_yield(PyObject *iterator)
+{
+    PyObject *type, *error, *traceback;
+    PyErr_Fetch(&type, &error, &traceback);
+    PyErr_NormalizeException(&type, &error, &traceback);
+    PyObject *plain = PyImport_ImportModule("keystate._compiled.plain");
+    PyObject *noted =
+        plain == NULL ? NULL : PyObject_CallMethod(plain, "note_yield", "OO", error, iterator);
+    Py_XDECREF(plain);
+    Py_XDECREF(noted);
+    PyErr_Clear();
+    PyErr_Restore(type, error, traceback);
+}
+
 /* Adds what a call returned to the results. */
 static int
 add(PyObject *result, PyObject *take, PyObject *results)
@@ -907,6 +923,7 @@ add(PyObject *result, PyObject *take, PyObject *results)
     int failed = iterator == NULL;
     while (!failed && (each = PyIter_Next(iterator)) != NULL) {
         failed = add_one(each, take, results);
+        if (failed) note_yield(iterator);
         Py_DECREF(each);
     }
     Py_XDECREF(iterator);

@@ -238,6 +238,23 @@ def collect(result: Any, take: Take, results: list[Any]) -> None:
     # An iterator is asked of its class: a dict whose keys are attributes too may say yes to all.
     if type(result) is list or hasattr(type(result), "__next__"):
         for each in result:
-            results.append(take(each))
+            try:
+                now = take(each)
+            except Exception as e:
+                note_yield(e, result)
+                raise
+            results.append(now)
     else:
         results.append(take(result))
+
+
+def note_yield(error: BaseException, results: Any) -> None:
+    """Notes on the error of a result which lines of a generator yielded it: `yielded_at`.
+
+    A traceback does not have them: the generator waits there for the next result to be asked for.
+    """
+    lines = []
+    while (frame := getattr(results, "gi_frame", None)) is not None:
+        lines.append((frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
+        results = results.gi_yieldfrom
+    error.yielded_at = lines  # type: ignore[attr-defined]

@@ -12,11 +12,13 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from keystate._spec.protocol import Control, check_version
+from keystate._worker.calls.function_errors import as_sent
 from keystate._worker.calls.function_spec import FunctionSpec, Style
 from keystate._worker.calls.sent import SentFunction
 from keystate._worker.messages.columns import Columns
 from keystate._worker.messages.packed import in_bytes, read_message, send_answers_at_once
 from keystate._worker.operators.task_spec import TaskSpec
+from keystate.errors import KeystateError
 
 # PySpark imports this when it reads the function, before it calls it.
 send_answers_at_once()
@@ -91,10 +93,12 @@ class TaskFunction:
                 return
             last = operator.end_task()
             yield from map(in_bytes, last) if message.packs else last
-        except BaseException:
+        except BaseException as e:
             # Whatever the function holds now may be half done: the retry opens a new one.
             if operator is not None:
                 operator.close()
+            if isinstance(e, KeystateError):
+                raise as_sent(e) from None
             raise
         if control[Control.STREAMING] and not operator.is_of_one_task:
             assert identity is not None

@@ -55,6 +55,18 @@ private[keystate] class ConversationRunner(
     }
   })
 
+  override def compute(
+      input: Iterator[InternalRow],
+      partition: Int,
+      context: TaskContext
+  ): Iterator[ColumnarBatch] = {
+    val answers = super.compute(input, partition, context)
+    new Iterator[ColumnarBatch] {
+      override def hasNext: Boolean = FunctionFailure.told(answers.hasNext)
+      override def next(): ColumnarBatch = FunctionFailure.told(answers.next())
+    }
+  }
+
   /** Makes each message go out immediately. Otherwise a small one would wait until the worker's
     * system has acknowledged the one before, which takes 40 ms if the worker sends nothing.
     */

@@ -10,9 +10,23 @@ from __future__ import annotations
 import json
 import pkgutil
 import re
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 _CODE = re.compile(r"\[(KEYSTATE_[A-Z_]+)\]")
+#: An error's class and message in one of Spark's, up to what Spark puts behind it.
+_IN_SPARKS = re.compile(
+    r"(?:(\w+): )?(\[KEYSTATE_[A-Z_]+\].*?)"
+    r"(?=\s+SQLSTATE: |\n=== Streaming Query ===|\n+Driver stacktrace:|\s*\Z)",
+    re.DOTALL,
+)
+_TRACEBACK = re.compile(r"^Traceback .*?(?=^while processing |\Z)", re.MULTILINE | re.DOTALL)
+_STATE = re.compile(r"state '([^'\n]*)'(?: of key (.*?))?: ")
+_WHILE = re.compile(
+    r"while processing (?:key (?P<key>.*?))?(?:, )?"
+    r"(?:timer (?P<timer>-?\d+)|row (?P<row>.*?))?(?:, does not fit .*)?$",
+    re.MULTILINE,
+)
+_E = TypeVar("_E", bound="KeystateError")
 
 
 def code_in(message: str) -> str | None:
@@ -36,6 +50,30 @@ class KeystateError(Exception):
         own = None if code else _CODE.match(message)
         self.code: str = own[1] if own else code or self.default_code
         super().__init__(message if own else f"[{self.code}] {message}")
+
+    @classmethod
+    def of(cls: type[_E], failed: Any) -> _E | None:
+        """The error of this class, or of one derived from it, that a query has failed with.
+
+        >>> error = keystate.FunctionError.of(query)
+
+        Args:
+            failed: a query, or the exception that it raised.
+
+        Returns:
+            Its ``__cause__`` is Spark's exception. None if the query has not failed, or with
+            another error.
+        """
+        error = failed if isinstance(failed, BaseException) else failed.exception()
+        found = None if error is None else _IN_SPARKS.search(str(error))
+        if found is None:
+            return None
+        kind = _by_name(KeystateError).get(found[1], KeystateError)
+        if not issubclass(kind, cls):
+            return None
+        made = kind(found[2])
+        made.__cause__ = error
+        return made
 
 
 class ConfigurationError(KeystateError):
@@ -70,22 +108,76 @@ class StateAccessError(KeystateError):
     default_code = "KEYSTATE_NO_CURRENT_KEY"
 
 
-class StateTypeError(KeystateError, TypeError):
+class _OfFunction(KeystateError):
+    """An error in a call of a user's function: its facts, as they are in the message.
+
+    Each is None if the message does not have it. Keys and rows are as ``repr`` shows them; those of
+    great length are shortened.
+    """
+
+    @property
+    def traceback(self) -> str | None:
+        """The traceback, with the lines of your code."""
+        found = _TRACEBACK.search(str(self))
+        return found[0] if found else None
+
+    @property
+    def state(self) -> str | None:
+        """The state's name."""
+        found = _STATE.search(str(self))
+        return found[1] if found else None
+
+    @property
+    def key(self) -> str | None:
+        """The key that was processed."""
+        found = _STATE.search(str(self).partition("\n")[0])
+        return found[2] if found else self._processed("key")
+
+    @property
+    def row(self) -> str | None:
+        """The row that was processed."""
+        return self._processed("row")
+
+    @property
+    def timer(self) -> int | None:
+        """The time of the timer that fired."""
+        time = self._processed("timer")
+        return None if time is None else int(time)
+
+    def _processed(self, what: str) -> str | None:
+        *_, last = (None, *_WHILE.finditer(str(self)))
+        return last[what] if last else None
+
+
+class StateTypeError(_OfFunction, TypeError):
     """A value does not fit the declared type of its state."""
 
     default_code = "KEYSTATE_STATE_TYPE"
 
 
-class OutputTypeError(KeystateError, TypeError):
+class OutputTypeError(_OfFunction, TypeError):
     """A result does not fit the declared output schema."""
 
     default_code = "KEYSTATE_RESULT_TYPE"
 
 
-class FunctionError(KeystateError):
+class FunctionError(_OfFunction):
     """A user's function raised; the message has its own traceback first."""
 
     default_code = "KEYSTATE_FUNCTION_FAILED"
+
+    @property
+    def error(self) -> str:
+        """What your function raised, as in ``KeyError: 'missing'``."""
+        return str(self).partition("\n")[0].removeprefix(f"[{self.code}] ")
+
+
+def _by_name(of: type[KeystateError]) -> dict[str, type[KeystateError]]:
+    """The class and those derived from it."""
+    found = {of.__name__: of}
+    for derived in of.__subclasses__():
+        found |= _by_name(derived)
+    return found
 
 
 #: The codes that Python raises; docs/errors.md says what they and those of the JVM mean.

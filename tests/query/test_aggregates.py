@@ -404,3 +404,29 @@ def test_results_joined_with_themselves(spark: Any) -> None:
         (*("b", 3, 1), *("a", 3, 2)),
         (*("b", 3, 1), *("b", 3, 1)),
     ]
+
+
+def test_an_edited_checkpoint_goes_on(
+    spark: Any, stream: Callable[..., Any], settings: Callable[..., None], tmp_path: Any
+) -> None:
+    """With other rows in the state, and with another key; what is recorded of it stays."""
+    totals = [F.sum("value").alias("total"), F.collect_set("value").alias("values")]
+    for edit in ("replace", "rekey"):
+        fed = stream("key string, value long")
+        fed.feed([("a", 1), ("a", 2), ("b", 3)])
+        fed.run(lambda df: keystate.keyed(df, "key").aggregate(*totals))
+        editor = keystate.admin.edit(str(fed.checkpoint))
+        if edit == "replace":
+            rows = editor.read("_aggregate")
+            editor.replace("_aggregate", rows.where("key.key != 'a'"))
+        else:
+            editor.rekey("key string", lambda df: df.withColumn("key", F.upper("key.key")))
+        fed.checkpoint = tmp_path / edit
+        editor.write(str(fed.checkpoint))
+        fed.feed([("a", 4), ("b", 5), ("B", 6)])
+        found = fed.run(lambda df: keystate.keyed(df, "key").aggregate(*totals))
+        assert sorted((row.key, row.total, sorted(row["values"])) for row in found) == (
+            [("B", 6, [6]), ("a", 4, [4]), ("b", 8, [3, 5])]
+            if edit == "replace"
+            else [("B", 9, [3, 6]), ("a", 4, [4]), ("b", 5, [5])]
+        )

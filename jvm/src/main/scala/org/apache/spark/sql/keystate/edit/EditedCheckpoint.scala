@@ -85,7 +85,7 @@ private[keystate] final class EditedCheckpoint(
     })
     val spec = of.spec.copy(
       name = of.from.flatMap(source.record).flatMap(_.name),
-      states = declared ++ of.spec.states,
+      states = declared ++ of.spec.states.map(withRecord(_, of.from, batch)),
       broadcast = Nil,
       timeMode = of.spec.timeMode match {
         case TimeMode.AsBefore => of.from.fold[TimeMode](TimeMode.NoTime)(timeMode)
@@ -100,9 +100,23 @@ private[keystate] final class EditedCheckpoint(
     )(new OperatorWriter(session, draft, batch.version).write(of, kept))
   }
 
+  /** A state whose rows are replaced, with what is recorded of the aggregates that it has. */
+  private def withRecord(state: StateSpec, from: Option[Long], batch: CommittedBatch): StateSpec = {
+    val aggregates = for {
+      operator <- from.toSeq
+      family <- source.states(operator, manifest(operator, batch))
+      if family.name == state.name && StateSpec.hasAggregates(family)
+      record <- StateSpec.of(family).aggregates
+    } yield record
+    state.copy(aggregates = aggregates.headOption)
+  }
+
+  private def manifest(operator: Long, batch: CommittedBatch) =
+    source.manifest(batch, operator, 0, StoreLocation.DefaultStore)
+
   private def keptStates(operator: Long, kept: Map[String, String], batch: CommittedBatch) = {
     val store = StoreLocation.DefaultStore
-    val manifest = source.manifest(batch, operator, 0, store)
+    val manifest = this.manifest(operator, batch)
     val recorded = source.states(operator, manifest)
     KeptStates(
       source.operatorFolder(operator),

@@ -24,6 +24,7 @@ from keystate import (
     admin,
 )
 from keystate._jvm import bridge, connect
+from keystate.windows import TumblingEventTimeWindows
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql import functions as F
 
@@ -215,6 +216,27 @@ class Named(KeyedBroadcastProcessFunction):
 
     def process_broadcast_element(self, row: Any, ctx: Any) -> None:
         ctx.get_broadcast_state(NAMES).put(row.id, row.name)
+
+
+def test_columns_are_aggregated_and_joined(spark: Any) -> None:
+    rows = spark.createDataFrame(
+        [("a", 1, 10), ("a", 2, 70), ("b", 3, 20)], "key string, value long, at long"
+    ).withColumn("time", F.timestamp_seconds("at"))
+    minutes = keystate.keyed(rows, "key").window(
+        TumblingEventTimeWindows.of(60_000), event_time="time"
+    )
+    totals = minutes.aggregate(
+        (F.sum("value") * 10).alias("total"), F.expr("count(*) FILTER (WHERE value > 1)").alias("n")
+    )
+    assert tuples(totals.select("key", "total", "n")) == [("a", 10, 0), ("a", 20, 1), ("b", 30, 1)]
+    earlier = rows.select("key", "time", F.col("value").alias("before"))
+    joined = keystate.keyed(rows, "key").join_asof(
+        keystate.keyed(earlier, "key"), left_on="time", right_on="time", allow_exact_matches=False
+    )
+    found = joined.select("key", "value", "before").orderBy("key", "value").collect()
+    assert [tuple(row) for row in found] == [("a", 1, None), ("a", 2, 1), ("b", 3, None)]
+    with pytest.raises(DeclarationError, match="DISTINCT"):
+        minutes.aggregate(F.count_distinct("value"))
 
 
 def test_two_inputs_and_broadcast(spark: Any) -> None:

@@ -6,7 +6,8 @@ import java.sql.Timestamp
 import org.json4s.jackson.JsonMethods
 import org.scalatest.funsuite.AnyFunSuite
 
-import org.apache.spark.sql.Dataset
+import org.apache.spark.sql.functions.{collect_set, count, expr, lit, sort_array, sum}
+import org.apache.spark.sql.{Dataset, Row}
 
 import keystate.BehaviourTable.{batchCount, steps, table}
 import keystate._
@@ -293,6 +294,33 @@ class HarnessSuite extends AnyFunSuite with SessionFixture {
         Seq(("a", "20 1"), ("b", "1 1"), ("a", "2 2"))
     )
     harness.close()
+  }
+
+  test("aggregates of columns run in it, and a snapshot of them goes on") {
+    def means(parallelism: Int) = new KeyedOneInputStreamOperatorTestHarness[Seen, Row](
+      _.withWatermark("time", "0 seconds")
+        .keyBy(_.key)
+        .aggregate(
+          (sum("number") / count(lit(1))).as("mean"),
+          expr("round(avg(number) FILTER (WHERE number > 1), 1)").as("more"),
+          sort_array(collect_set("number")).as("all")
+        ),
+      parallelism
+    )
+    val keys = (0 until 10).map(i => s"key $i")
+    val before = means(2)
+    assert(
+      before.processBatch(keys.flatMap(key => Seq(seen(key, 1), seen(key, 4)))).toSet ==
+        keys.map(Row(_, 2.5, 4.0, Seq(1L, 4L))).toSet
+    )
+    assert(before.processElement(seen("key 1", 7)) == Seq(Row("key 1", 4.0, 5.5, Seq(1L, 4L, 7L))))
+    assert(before.numKeyedStateEntries == 10)
+    val after = means(3)
+    after.initializeState(before.snapshot())
+    before.close()
+    assert(after.processElement(seen("key 1", 4)) == Seq(Row("key 1", 4.0, 5.0, Seq(1L, 4L, 7L))))
+    assert(after.extractOutputValues().size == 1 && after.numKeyedStateEntries == 10)
+    after.close()
   }
 
   test("what is no operator of one input is refused") {

@@ -109,7 +109,8 @@ final class TestedInput[IN](elements: TypeInformation[IN]) {
     case other => other
   }
 
-  private def collected(plan: LogicalPlan): Seq[InternalRow] =
+  /** The rows of a plan without streams. */
+  private[testing] def collected(plan: LogicalPlan): Seq[InternalRow] =
     ClassicDataset.ofRows(session, plan).queryExecution.toRdd.map(_.copy()).collect().toSeq
 
   private def withTime(plans: Seq[LogicalPlan], ms: Long): InternalRow => InternalRow = {

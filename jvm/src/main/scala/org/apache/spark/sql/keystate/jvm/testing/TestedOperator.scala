@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.encoders.ExpressionEncoder
 import org.apache.spark.sql.catalyst.expressions.{
   Attribute, Literal, Murmur3Hash, Pmod, SortOrder, UnsafeProjection
 }
-import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
+import org.apache.spark.sql.catalyst.plans.logical.{LocalRelation, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.execution.streaming.operators.stateful.{
@@ -24,6 +24,7 @@ import keystate.errors.KeystateErrors
 import keystate.keygroup.KeyGroups
 import keystate.{OutputTag, TimeDomain}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
+import org.apache.spark.sql.keystate.expression.Aggregation
 import org.apache.spark.sql.keystate.jvm.{JvmFunction, Outputs, SideOutputs}
 import org.apache.spark.sql.keystate.operator.{
   BroadcastInput, FunctionInputs, InputColumns, InputReader, InputRole, OperatorColumns,
@@ -54,6 +55,7 @@ final class TestedOperator[OUT](
     backend: String
 ) extends AutoCloseable {
   private var process: KeyedProcess = _
+  private var computed: Option[Project] = None // what is computed of the rows of aggregates
   private var read: FunctionInputs = _
   private var static: Option[SecondInput] = None // the input that is a Dataset of a batch
   private var staticsRead = Set.empty[String] // the record of such inputs; see StaticInputs
@@ -80,14 +82,17 @@ final class TestedOperator[OUT](
     val plan =
       if (tags.isEmpty) built.queryExecution.analyzed
       else SideOutputs.all(built, tags).queryExecution.analyzed
+    def isRun(one: KeyedProcess) = kind.are(one) && readsAll(one)
     process = plan match {
-      case one: KeyedProcess if kind.are(one) && readsAll(one) => one
+      case one: KeyedProcess if isRun(one) => one
+      case Project(_, one: KeyedProcess) if isAggregation(one) && isRun(one) => one
       case other =>
         throw KeystateErrors.declaration(
           s"This harness runs one operator of ${kind.told}: it takes what process, flatMap, a " +
             s"window and so on return, not a Dataset of ${other.nodeName}."
         )
     }
+    computed = Some(plan).collect { case above: Project => above }
     val second = process.second.map(_.copy(once = process.left.isStreaming && !hasSecondStream))
     static = second.filter(_.once)
     read = FunctionInputs(
@@ -99,6 +104,8 @@ final class TestedOperator[OUT](
     outputs = main +: side
     subtaskOf = read.columns.map(routing)
   }
+
+  private def isAggregation(process: KeyedProcess) = process.function.isInstanceOf[Aggregation]
 
   private def hasSecondStream = process.right.isStreaming
 
@@ -149,11 +156,18 @@ final class TestedOperator[OUT](
       broadcast
     )
     val emitted = mutable.ArrayBuffer.empty[(Int, Any)]
-    try
+    val before = mutable.ArrayBuffer.empty[InternalRow] // rows that results are computed of
+    try {
       subtasks.zipWithIndex.foreach { case (subtask, i) =>
-        subtask.run(micro, bySubtask.map(_.getOrElse(i, Nil)))(row => emitted += result(row))
+        subtask.run(micro, bySubtask.map(_.getOrElse(i, Nil))) { row =>
+          if (computed.isEmpty) emitted += result(row) else before += row.copy(): Unit
+        }
       }
-    catch {
+      computed.foreach { above =>
+        val child = LocalRelation(process.output, before.toSeq)
+        emitted ++= inputs.head.collected(above.copy(child = child)).map(result)
+      }
+    } catch {
       case e: Throwable =>
         subtasks.foreach(_.rollback())
         throw e
@@ -242,7 +256,7 @@ final class TestedOperator[OUT](
     if (tags.isEmpty) (0, outputs.head._2(row))
     else {
       val index = outputs.indices.find(!row.isNullAt(_)).get
-      val width = process.output(index).dataType.asInstanceOf[StructType]
+      val width = computed.getOrElse(process).output(index).dataType.asInstanceOf[StructType]
       (index, outputs(index)._2(row.getStruct(index, width.length)))
     }
 

@@ -11,6 +11,7 @@ import keystate
 import pytest
 from keystate import OutputTag, Time
 from keystate.errors import DeclarationError
+from keystate.testing import rows_of
 from keystate.windows import (
     CountTrigger,
     EventTimeSessionWindows,
@@ -390,6 +391,14 @@ def test_what_windows_of_columns_have_not(build: Any, told: str, spark: Any) -> 
         build(windows)
     with pytest.raises(DeclarationError, match="GlobalWindows"):
         keystate.keyed(rows, "key").window(GlobalWindows.create()).aggregate(F.sum("value"))
+
+
+def test_the_harness_names_what_needs_a_session(spark: Any) -> None:
+    rows = keystate.keyed(rows_of(SCHEMA, event_time="time"), "key")
+    tumbling = rows.window(TumblingEventTimeWindows.of(1000))
+    for aggregated in (rows, tumbling):
+        with pytest.raises(DeclarationError, match=r"'sum\(value\)'.* needs a session"):
+            aggregated.aggregate(F.sum("value"))
 
 
 def test_results_joined_with_themselves(spark: Any) -> None:

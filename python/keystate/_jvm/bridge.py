@@ -137,8 +137,8 @@ def aggregate(operator: AggregateOperator) -> DataFrame:
     Raises:
         DeclarationError: an aggregate is none that a key's state can have.
     """
+    check_rows(operator)
     rows = operator.rows
-    check_rows(rows)
     session = rows.df.sparkSession
     jvm = _jvm(session)
     with _keystate_errors(jvm, DeclarationError):

@@ -99,10 +99,11 @@ def aggregate_columns(given: Sequence[Any]) -> tuple[Column, ...]:
     return tuple(given)
 
 
-def check_rows(rows: Input) -> None:
+def check_rows(operator: AggregateOperator) -> None:
     """Raises DeclarationError if rows are the harness's, which has no session."""
-    if isinstance(rows.df, SchemaRows):
+    if isinstance(operator.rows.df, SchemaRows):
         raise DeclarationError(
-            "aggregates of columns are Spark's expressions, which need a session: test them with a "
-            "DataFrame of one, spark.createDataFrame(...)"
+            f"{operator.aggregates[0]!r} is an expression of Spark's, which needs a session, and "
+            "the test harness has none: test aggregates of columns in a query of a DataFrame, as "
+            "spark.createDataFrame(...), or in Scala's harness"
         )

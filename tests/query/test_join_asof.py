@@ -169,6 +169,17 @@ def test_without_waiting_rows_go_out_at_once(stream: Callable[..., Any]) -> None
     assert [seen(rows) for rows in emitted][:2] == [[("a", 1, 1500, 10)], [("a", 2, 1700, 12)]]
 
 
+def test_rows_that_wait_go_out_after_a_restart_without_waiting(stream: Callable[..., Any]) -> None:
+    left, right = stream(TRADES), stream(QUOTES)
+    left.feed([("a", 1, at(1500)), ("a", 2, at(2500))])
+    right.feed([("a", at(1000), 10), ("a", at(2000), 20)])
+    assert seen(left.run(lambda _: joined(left, right))) == [("a", 1, 1500, 10)]
+    left.feed([("a", 3, at(5000))])
+    right.feed([("a", at(2200), 30), ("a", at(5000), 40)])
+    found = left.run(lambda _: joined(left, right, wait="none"))
+    assert seen(found) == [("a", 2, 2500, 30), ("a", 3, 5000, 40)]
+
+
 def test_what_a_changelog_deletes_matches_nothing(stream: Callable[..., Any]) -> None:
     left, right = stream(TRADES), stream(f"{QUOTES}, gone boolean")
     left.feed([("a", n, at(n)) for n in (100, 200, 300)])

@@ -137,7 +137,7 @@ def aggregate(operator: AggregateOperator) -> DataFrame:
     Raises:
         DeclarationError: an aggregate is none that a key's state can have.
     """
-    check_rows(operator)
+    check_rows(operator.rows, repr(operator.aggregates[0]))
     rows = operator.rows
     session = rows.df.sparkSession
     jvm = _jvm(session)

@@ -99,11 +99,16 @@ def aggregate_columns(given: Sequence[Any]) -> tuple[Column, ...]:
     return tuple(given)
 
 
-def check_rows(operator: AggregateOperator) -> None:
-    """Raises DeclarationError if rows are the harness's, which has no session."""
-    if isinstance(operator.rows.df, SchemaRows):
+def check_rows(rows: Input, what: str) -> None:
+    """Raises DeclarationError if rows are the harness's, which has no session.
+
+    Args:
+        rows: an input of an operator of columns.
+        what: names what is computed of them, for the message.
+    """
+    if isinstance(rows.df, SchemaRows):
         raise DeclarationError(
-            f"{operator.aggregates[0]!r} is an expression of Spark's, which needs a session, and "
-            "the test harness has none: test aggregates of columns in a query of a DataFrame, as "
-            "spark.createDataFrame(...), or in Scala's harness"
+            f"{what} is computed by Spark's expressions, which need a session, and the test "
+            "harness has none: test it in a query of a DataFrame, as spark.createDataFrame(...), "
+            "or in Scala's harness"
         )

@@ -57,7 +57,7 @@ class AsOfOperator:
     def check(self) -> None:
         """Raises DeclarationError if a setting is none, or the inputs don't fit."""
         for rows in (self.left, self.right):
-            check_rows(rows)
+            check_rows(rows, "a join as of a time")
         for setting, value, known in (
             ("direction", self.matching.direction, ("backward", "forward", "nearest")),
             ("how", self.how, ("left", "inner")),

@@ -33,8 +33,8 @@ private[expression] final class AsOfPass(
   private val readers = context.inputs
   private val rights =
     new TimedEntries(context.entries.head, TimestampType, numbered = false)
-  private val lefts = Option.when(join.waits) {
-    new TimedEntries(context.entries(1), AsOfJoin.LeftKey, numbered = true)
+  private val lefts = context.entries.drop(1).headOption.map { waiting =>
+    new TimedEntries(waiting, AsOfJoin.LeftKey, numbered = true)
   }
   private val touched = new JHashMap[UnsafeRow, Touched]
 

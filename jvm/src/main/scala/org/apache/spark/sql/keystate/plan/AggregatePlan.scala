@@ -1,10 +1,5 @@
 package org.apache.spark.sql.keystate.plan
 
-import scala.collection.mutable
-
-import org.json4s._
-import org.json4s.jackson.JsonMethods
-
 import org.apache.spark.sql.Column
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.expressions.aggregate.{
@@ -14,7 +9,6 @@ import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke
 import org.apache.spark.sql.catalyst.plans.logical.{
   EventTimeWatermark, Filter, LogicalPlan, Project
 }
-import org.apache.spark.sql.catalyst.trees.TreePattern
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.types._
@@ -26,54 +20,6 @@ import org.apache.spark.sql.keystate.operator.InputRows
 import org.apache.spark.sql.keystate.shim.SparkLine
 import org.apache.spark.sql.keystate.spec.{
   AggregateRecord, OperatorSpec, RowHandling, StateKind, StateSpec, TimeMode
-}
-
-/** The declaration of aggregates of a keyed stream.
-  *
-  * @param eventTime
-  *   the column with a row's event time, for windows of a batch Dataset
-  * @param lateOutput
-  *   the name of the side output for rows that are too late, if there is one
-  * @param readsLate
-  *   whether it is read; else these rows are dropped
-  */
-private[keystate] final case class AggregateSpec(
-    name: Option[String],
-    maxParallelism: Option[Int],
-    windows: Option[Windows],
-    eventTime: Option[String] = None,
-    lateOutput: Option[String] = None,
-    readsLate: Boolean = false
-) {
-
-  /** The side output that is read. */
-  def late: Option[String] = lateOutput.filter(_ => readsLate)
-}
-
-private[keystate] object AggregateSpec {
-  private implicit val formats: Formats = DefaultFormats
-
-  /** The declaration as Python writes it, of a side output only if it is read. */
-  def fromJson(json: String): AggregateSpec = {
-    val declared = JsonMethods.parse(json)
-    def optional[T: Manifest](name: String) = (declared \ name).extractOpt[T]
-    AggregateSpec(
-      optional[String]("name"),
-      optional[Int]("maxParallelism"),
-      (declared \ "windows").toOption.filter(_ != JNull).map(windows),
-      optional[String]("eventTime"),
-      optional[String]("lateOutput"),
-      readsLate = true
-    )
-  }
-
-  private def windows(json: JValue): Windows = {
-    def millis(name: String) = (json \ name).extract[Long]
-    val bounds =
-      if ((json \ "gap") == JNothing) FixedBounds(millis("size"), millis("slide"), millis("offset"))
-      else SessionBounds(millis("gap"))
-    Windows(bounds, (json \ "byEventTime").extract[Boolean], millis("lateness"))
-  }
 }
 
 /** Plans aggregates as an operator whose body is Spark's expressions.
@@ -341,44 +287,4 @@ private final class AggregatePlan(
 
   private def asField(column: Attribute) =
     StructField(column.name, column.dataType, column.nullable)
-}
-
-/** The columns that functions read: those of the input, and those that are computed before.
-  *
-  * @param input
-  *   the columns of the input
-  */
-private final class ReadColumns(input: Seq[Attribute]) {
-  private val computed = mutable.ArrayBuffer.empty[Alias]
-  private val used = mutable.LinkedHashSet.empty[ExprId]
-
-  /** The columns of the input that are read as they are. */
-  def columns: Seq[Attribute] = input.filter(column => used(column.exprId))
-
-  def made: Seq[NamedExpression] = computed.toSeq
-
-  /** An argument of a function: a column for what depends on the row. What is the same for all rows
-    * stays, for many functions want a literal; but not what is another in each micro-batch.
-    */
-  def apply(argument: Expression): Expression = argument match {
-    case order: SortOrder => order.mapChildren(apply)
-    case same if same.foldable && !same.containsPattern(TreePattern.CURRENT_LIKE) => same
-    // An object can't be a column: it is made of columns in the function.
-    case made if made.exists(_.dataType.isInstanceOf[ObjectType]) =>
-      made.references.foreach(column => used += column.exprId)
-      made
-    case other => column(other)
-  }
-
-  def column(value: Expression): Attribute = value match {
-    case column: Attribute =>
-      used += column.exprId
-      column
-    case other =>
-      computed.find(_.child.semanticEquals(other)).map(_.toAttribute).getOrElse {
-        val alias = Alias(other, s"_argument${computed.size}")()
-        computed += alias
-        alias.toAttribute
-      }
-  }
 }

@@ -1,8 +1,5 @@
 package org.apache.spark.sql.keystate.plan
 
-import org.json4s._
-import org.json4s.jackson.JsonMethods
-
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan, Project}
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
@@ -11,73 +8,9 @@ import org.apache.spark.sql.types._
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.StoredOrder
-import org.apache.spark.sql.keystate.expression.{
-  AsOfDirection, AsOfJoin, AsOfLeft, AsOfMatching, AsOfRight
-}
+import org.apache.spark.sql.keystate.expression.{AsOfJoin, AsOfLeft, AsOfRight}
 import org.apache.spark.sql.keystate.operator.{InputRole, InputRows}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateKind, StateSpec, TimeMode}
-
-/** The declaration of an as-of join.
-  *
-  * @param leftOn
-  *   the column with the time of a left row; `rightOn` is that of a right one
-  * @param suffix
-  *   is added to the name of a right column that a left one has too
-  * @param deleted
-  *   the right column that says that a row deletes what its key had
-  * @param lateOutput
-  *   the name of the side output for late left rows, if there is one
-  * @param readsLate
-  *   whether it is read; else these rows are dropped
-  */
-private[keystate] final case class AsOfSpec(
-    name: Option[String],
-    maxParallelism: Option[Int],
-    leftOn: String,
-    rightOn: String,
-    matching: AsOfMatching,
-    suffix: String,
-    inner: Boolean,
-    waits: Boolean,
-    deleted: Option[String],
-    lateOutput: Option[String],
-    readsLate: Boolean
-) {
-
-  /** The side output that is read. */
-  def late: Option[String] = lateOutput.filter(_ => readsLate)
-}
-
-private[keystate] object AsOfSpec {
-  private implicit val formats: Formats = DefaultFormats
-
-  /** The declaration as Python writes it, of a side output only if it is read. The tolerance is in
-    * us.
-    */
-  def fromJson(json: String): AsOfSpec = {
-    val declared = JsonMethods.parse(json)
-    def told[T: Manifest](name: String) = (declared \ name).extract[T]
-    def optional[T: Manifest](name: String) = (declared \ name).extractOpt[T]
-    val direction = told[String]("direction")
-    AsOfSpec(
-      optional[String]("name"),
-      optional[Int]("maxParallelism"),
-      told[String]("leftOn"),
-      told[String]("rightOn"),
-      AsOfMatching(
-        AsOfDirection.all.find(_.name == direction).get,
-        optional[Long]("tolerance"),
-        told[Boolean]("exact")
-      ),
-      told[String]("suffix"),
-      told[Boolean]("inner"),
-      told[Boolean]("waits"),
-      optional[String]("deleted"),
-      optional[String]("lateOutput"),
-      readsLate = true
-    )
-  }
-}
 
 /** Plans an as-of join of two keyed inputs as an operator whose body is Spark's expressions. */
 private[keystate] object AsOfPlan {
@@ -150,7 +83,9 @@ private final class AsOfPlan(left: OperatorInput, right: OperatorInput, spec: As
   private def operator(join: AsOfJoin): OperatorSpec = {
     def state(name: String, key: DataType, value: StructType) =
       StateSpec(name, StateKind.SortedMap, "sorted map", value, Some(key), StoredOrder.Natural)
-    val waiting = Option.when(waits)(state(AsOfJoin.LeftRows, AsOfJoin.LeftKey, join.left.stored))
+    // Also where rows don't wait: some may, from before a restart.
+    val waiting =
+      Option.when(isStreaming)(state(AsOfJoin.LeftRows, AsOfJoin.LeftKey, join.left.stored))
     OperatorSpec(
       spec.name,
       spec.maxParallelism,

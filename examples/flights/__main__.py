@@ -59,7 +59,6 @@ def session(partitions: int) -> SparkSession:
     builder = SparkSession.builder.appName("flights").master("local[*]")
     builder = builder.config("spark.sql.shuffle.partitions", partitions)
     builder = builder.config("spark.ui.enabled", False).config("spark.log.level", "ERROR")
-    builder = builder.config("spark.ui.showConsoleProgress", False)
     return keystate.configure(builder).getOrCreate()
 
 

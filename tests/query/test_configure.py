@@ -17,6 +17,7 @@ from keystate._jvm.session import (
     EXTENSION,
     FILE_MANAGER,
     FILE_MANAGER_KEY,
+    PROGRESS_KEY,
     PROVIDER,
     PROVIDER_KEY,
 )
@@ -52,6 +53,13 @@ def test_nothing_set() -> None:
     assert options[PROVIDER_KEY] == PROVIDER
     assert options[FILE_MANAGER_KEY] == FILE_MANAGER
     assert options[CATALOG_KEY] == CATALOG
+
+
+def test_progress_bars_are_off_unless_they_are_asked_for(tmp_path: Path) -> None:
+    assert configured()[PROGRESS_KEY] == "false"
+    assert configured({PROGRESS_KEY: True})[PROGRESS_KEY] is True
+    (tmp_path / "spark-defaults.conf").write_text(f"{PROGRESS_KEY} true\n")
+    assert PROGRESS_KEY not in configured()
 
 
 def test_spark_defaults_are_appended_to(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ FILE_MANAGER_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 FILE_MANAGER = "org.apache.spark.sql.keystate.KeystateCheckpointFileManager"
 CATALOG_KEY = "spark.sql.catalog.keystate"
 CATALOG = "org.apache.spark.sql.keystate.KeystateCatalog"
+#: Whether Spark draws progress bars in the terminal; PySpark does, over a program's own lines.
+PROGRESS_KEY = "spark.ui.showConsoleProgress"
 JVM_OPTIONS_KEY = "spark.driver.extraJavaOptions"
 CONNECT_PLUGIN_KEY = "spark.connect.extensions.relation.classes"
 CONNECT_PLUGIN = "org.apache.spark.sql.keystate.KeystateConnectPlugin"
@@ -148,7 +150,8 @@ def configure(
     files that is quicker than Spark's where the folder is a local one, and that renames nothing in
     object stores.
     Lists that the user set, on the builder, for spark-submit or in ``spark-defaults.conf``, are
-    appended to, and another provider or manager is left as it is. Python workers use the running
+    appended to, and another provider or manager is left as it is. Spark's progress bars are off in
+    the terminal unless ``spark.ui.showConsoleProgress`` is set. Python workers use the running
     interpreter, unless ``PYSPARK_PYTHON`` or ``spark.pyspark.python`` is set.
 
     Of a Spark Connect session, ``SparkSession.builder.remote("sc://...")``, only what belongs to a
@@ -223,7 +226,7 @@ def _add_to_jvm(builder: SparkSession.Builder) -> None:
         lists[CONNECT_PLUGIN_KEY] = CONNECT_PLUGIN
     for key, entry in lists.items():
         builder.config(key, _appended(_setting(options, key), entry))
-    for key, value in _single().items():
+    for key, value in (_single() | {PROGRESS_KEY: "false"}).items():
         if _setting(options, key) is None:
             builder.config(key, value)
     _use_class_archive(builder)

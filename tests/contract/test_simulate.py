@@ -11,7 +11,7 @@ import keystate
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from keystate import KeyedProcessFunction, ValueStateDescriptor
+from keystate import DeclarationError, KeyedProcessFunction, ValueStateDescriptor
 from keystate.testing import KeyedProcessHarness, SimulationFailure, rows_of, simulate
 from keystate.testing._simulation import generate
 from keystate.testing._simulation.as_pytest import as_test
@@ -254,3 +254,11 @@ def test_what_is_asked_for_wrongly() -> None:
         simulate(simulated.joins, [ROWS])
     with pytest.raises(TypeError, match="a row of the simulation does not fit"):
         simulate(simulated.counts, [("a", "b", "c")])
+
+
+def test_a_partition_is_a_column_of_all_inputs() -> None:
+    message = r"partition='card'\): the input has no such column, but key, value, at\."
+    with pytest.raises(DeclarationError, match=message):
+        simulate(simulated.last_wins, ROWS, seeds=1, partition="card")
+    with pytest.raises(DeclarationError, match=r"'card'\): input 1 has .* partition=lambda row"):
+        simulate(simulated.joins_first, pair, seeds=1, partition="card")

@@ -152,6 +152,16 @@ def test_partitions_change_while_rows_come(
 
 
 @pytest.mark.turns
+def test_a_change_before_the_first_micro_batch(
+    counting: Counting, elastic: Callable[..., ElasticQuery]
+) -> None:
+    query = elastic()
+    assert query.rescale(3).batch_id is None
+    counting.feed(1)
+    query.processAllAvailable()
+    assert query.rescale(2).batch_id == 0
+
+
 def test_another_process_asks(
     spark: Any, counting: Counting, elastic: Callable[..., ElasticQuery]
 ) -> None:

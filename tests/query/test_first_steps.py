@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -134,3 +137,14 @@ def test_a_limit_that_is_none(limit: str, capsys: Any) -> None:
     with pytest.raises(SystemExit):
         main(["read-state", "nowhere", "--limit", limit])
     assert "--limit: must be a number from 0 on" in capsys.readouterr().err
+
+
+def test_a_reader_that_wants_no_more() -> None:
+    """As in ``keystate read-state CHECKPOINT | head``."""
+    many = "command._main = lambda arguments: [print(n) for n in range(100_000)] and 0"
+    code = f"import sys; from keystate.tools import command; {many}; sys.exit(command.main([]))"
+    read, write = os.pipe()
+    os.close(read)
+    run = subprocess.run([sys.executable, "-c", code], stdout=write, stderr=subprocess.PIPE)
+    os.close(write)
+    assert (run.returncode, run.stderr) == (141, b"")

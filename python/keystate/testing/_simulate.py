@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row
 
-from keystate.errors import KeystateError
+from keystate.errors import DeclarationError, KeystateError
 from keystate.functions import OutputTag
 from keystate.testing._simulation import generate, growth, invariants
 from keystate.testing._simulation.as_pytest import as_test
@@ -117,8 +117,9 @@ def simulate(
             ``growth`` needs it if rows have ids of their own, since the rows of a list come again
             unchanged except for later times.
         seeds: the number of seeds, or the seeds.
-        partition: a column, or a function of a row, that gives a row's input partition: rows of one
-            partition keep their order. Without it rows may come in any order.
+        partition: a column of all inputs, or a function of a row of any input, that gives a row's
+            input partition: rows of one partition of an input keep their order. Without it rows
+            may come in any order.
         results: takes the emitted rows, in their order, and returns the value that must be the same
             for ``batches`` and ``order``. By default it is all rows, in any order. A row of a side
             output is a pair of the tag's id and the row.
@@ -149,6 +150,18 @@ def simulate(
     return simulator.done
 
 
+def _check_partition(system: SystemUnderTest, column: str) -> None:
+    """Raises DeclarationError unless every input has this column."""
+    for number, names in enumerate(system.inputs.columns, 1):
+        if column not in names:
+            of = f"input {number}" if len(system.inputs.columns) > 1 else "the input"
+            raise DeclarationError(
+                f"simulate(partition={column!r}): {of} has no such column, but {', '.join(names)}. "
+                "A function of a row can tell the partitions of all inputs: "
+                "partition=lambda row: ..."
+            )
+
+
 class _Simulator:
     """Runs the schedules of one operator."""
 
@@ -165,6 +178,8 @@ class _Simulator:
         self._given = None if callable(inputs) else system.inputs.records(inputs)
         if self._given is not None and not self._given:
             raise ValueError("simulate() needs rows")
+        if isinstance(partition, str):
+            _check_partition(system, partition)
         self._partition = partition
         self._results = results
         self._ignored = ignored

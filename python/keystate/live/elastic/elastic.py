@@ -37,7 +37,7 @@ class Rescale:
         before: the number of partitions before.
         after: the wanted number of partitions.
         reason: why the partitions change.
-        batch_id: the last micro-batch before the change; None if there was none.
+        batch_id: the last micro-batch that ran here before the change; None if none did.
         seconds: the time from the request to stop until the query had started again; None for a
             change that was only reported.
         error: why the change was undone; None if it was not.
@@ -269,6 +269,11 @@ class ElasticQuery:
 
     # Changes of partitions.
 
+    def _last_batch(self) -> int | None:
+        """The last micro-batch that ran. Spark reports others too, before the first one runs."""
+        ran = (p.batchId for p in reversed(self.recentProgress) if "addBatch" in p.durationMs)
+        return next(ran, None)
+
     def _of_this_start(self) -> list[Any]:
         """The progress of the last micro-batches, only those since the last change."""
         progress: list[Any] = self._query.recentProgress
@@ -277,8 +282,7 @@ class ElasticQuery:
     def _scale(self, load: Load, wanted: int, reason: str, timeout_seconds: float) -> None:
         """Makes the change that the policy wants, or with ``dry_run`` only reports it."""
         if self._dry_run:
-            batch = self.lastProgress.batchId
-            self._rescales.append(Rescale(load.partitions, wanted, reason, batch))
+            self._rescales.append(Rescale(load.partitions, wanted, reason, self._last_batch()))
             log.info("Query %s should have %d partitions: %s", self.name, wanted, reason)
         else:
             self._change(wanted, reason, timeout_seconds)
@@ -316,7 +320,7 @@ class ElasticQuery:
             try:
                 with held_after_batch(self._spark, old, timeout_seconds):
                     before = self.partitions or int(self._spark.conf.get(PARTITIONS) or 200)
-                    batch = None if self.lastProgress is None else self.lastProgress.batchId
+                    batch = self._last_batch()
                     if partitions == before:
                         return Rescale(before, before, reason, batch, 0.0)
                     if not is_wanted():

@@ -43,6 +43,7 @@ class Inputs:
 
     def __init__(self, setup: Setup, two: bool) -> None:
         streamed = setup.inputs if two else setup.inputs[:1]
+        row_types = [each.row_type for each in streamed]
         self._encoders: list[Encoder] = [
             InputEncoder(each, "a row of the simulation does not fit the input schema")
             for each in streamed
@@ -55,6 +56,9 @@ class Inputs:
         if second is not None and second.role is InputRole.BROADCAST:
             misfit = "an element of the simulation does not fit the broadcast schema"
             self._encoders.append(Encoder(second.rows.row_type, misfit))
+            row_types.append(second.rows.row_type)
+        #: The columns of each.
+        self.columns = [row_type.names for row_type in row_types]
 
     def __len__(self) -> int:
         return len(self._encoders)

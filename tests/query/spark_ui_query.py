@@ -55,7 +55,7 @@ def main(folder: Path) -> None:
     arriving = spark.readStream.schema(schema).json(str(folder / "input"))
     query = (
         keystate.keyed(arriving, "key")
-        .process(Counts(), "x int")
+        .process(Counts(), "x int", name="visits")
         .writeStream.queryName("<counts>")
         .format("noop")
         .option("checkpointLocation", str(folder / "checkpoint"))

@@ -54,6 +54,7 @@ def test_the_tab(tmp_path: Path) -> None:
     heads = [
         re.sub(r"<[^>]*>", "", head).strip() for head in re.findall(r"<th.*?</th>", page, re.S)
     ]
+    assert "0: visits" in cells and "transformWithState" not in page
     of_operator = cells[next(i for i, cell in enumerate(cells) if cell.startswith("0: ")) :]
     told = dict(zip(heads, of_operator, strict=False))
     start, worker = told["worker start ms"], told["worker ms"]

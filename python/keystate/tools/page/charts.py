@@ -24,9 +24,10 @@ _WAITS = ("overdue", "1 min", "10 min", "1 h", "6 h", "1 day", "7 days", "later"
 _AGES = (*(f"{10 * i} to {10 * (i + 1)} %" for i in range(10)), "expired")
 _LARGEST = 10
 _TOP_GROUPS = 16
+_ENTRIES, _ELEMENTS = ("entry", "entries"), ("element", "elements")
 _CATEGORIES = {"type": "category"}
-_BATCHES = {**_CATEGORIES, "title": {"text": "batch"}}
-_IN_BYTES = {"title": {"text": "bytes"}, "tickformat": ".2s"}
+_BATCHES = {**_CATEGORIES, "title": {"text": "batch"}, "nticks": 12, "tickangle": 0}
+_IN_BYTES = {"title": {"text": "bytes"}, "tickformat": "~s"}
 
 
 @dataclass
@@ -96,7 +97,8 @@ def _bytes(history: Sequence[dict[str, Any]]) -> Chart | None:
     if not history:
         return None
     batches = [version["batch"] for version in history]
-    took = [None if v["took"] is None else v["took"] / 1000 for v in history]
+    # A batch that ran again after a restart may have an offset that is newer than its commit.
+    took = [None if v["took"] is None or v["took"] < 0 else v["took"] / 1000 for v in history]
     return Chart(
         "Bytes and time of batches",
         "Size of all runs, what the batch itself wrote, and the time between its entries in the "
@@ -115,6 +117,7 @@ def _bytes(history: Sequence[dict[str, Any]]) -> Chart | None:
                 "rangemode": "tozero",
                 "title": {"text": "s"},
                 "showgrid": False,
+                "tickmode": "auto",  # not where the ticks of the other axis are
             },
         },
         ["batch", "at", "all runs", "runs", "written", "seconds"],
@@ -142,8 +145,8 @@ def _groups(operator: dict[str, Any], states: Sequence[dict[str, Any]]) -> Chart
     rows = [range(at, min(at + columns, groups)) for at in range(0, groups, columns)]
     return Chart(
         "Key groups",
-        f"Bytes of each key group, {columns} in a row. A single dark group has a key with much "
-        "state, which no number of partitions divides.",
+        f"Bytes of each key group, {columns} in a row. A group that stands out alone has a "
+        "key with much state, which no number of partitions divides.",
         [
             {
                 "type": "heatmap",
@@ -159,11 +162,10 @@ def _groups(operator: dict[str, Any], states: Sequence[dict[str, Any]]) -> Chart
                 ],
                 "hoverinfo": "text",
                 "y": [row[0] for row in rows],
-                "colorscale": "Viridis",
-                "reversescale": True,
+                "zmin": 0,
                 "xgap": 2,
                 "ygap": 2,
-                "colorbar": {"tickformat": ".2s", "thickness": 12},
+                "colorbar": {"tickformat": "~s", "thickness": 12},
             }
         ],
         {
@@ -245,9 +247,9 @@ def _largest(state: dict[str, Any]) -> Chart | None:
     top = state["sample"]["largest"][:_LARGEST]
     if not top:
         return None
-    what = "elements" if state["kind"] == StateKind.LIST else "entries"
+    what, heading = _ELEMENTS if state["kind"] == StateKind.LIST else _ENTRIES
     many = state["kind"] in COLLECTIONS
-    rest = [f"{one['elements']:,} {what}" if many else "" for one in top]
+    rest = [counted(one["elements"], what) if many else "" for one in top]
     return Chart(
         f"Largest keys of {state['name']}",
         _of_sample(state),
@@ -269,7 +271,7 @@ def _largest(state: dict[str, Any]) -> Chart | None:
             },
             "xaxis": _IN_BYTES,
         },
-        ["key", "size", what or "values"],
+        ["key", "size", heading],
         [[one["key"], size(one["bytes"]), f"{one['elements']:,}"] for one in top],
     )
 
@@ -339,12 +341,12 @@ def _runs(runs: Sequence[dict[str, Any]]) -> Chart | None:
         "of many. Small runs are inline, in version files.",
         [
             _bars(
-                [f"batch {run['version'] - 1}" for run in runs],
+                [run["version"] - 1 for run in runs],
                 [run["bytes"] for run in runs],
-                text=[f"{run['files']} files, {run['inline']} inline" for run in runs],
+                hovertext=[f"{run['files']} files, {run['inline']} inline" for run in runs],
             )
         ],
-        {"xaxis": _CATEGORIES, "yaxis": _IN_BYTES},
+        {"xaxis": _BATCHES, "yaxis": _IN_BYTES},
         ["batch", "files", "inline", "size"],
         [
             [str(run["version"] - 1), str(run["files"]), str(run["inline"]), size(run["bytes"])]

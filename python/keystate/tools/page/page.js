@@ -21,9 +21,16 @@
     return { ...layout, ...common };
   }
 
+  // Nothing is quiet, little is pale, and the most stands out from the page, dark or not.
+  function colored(trace) {
+    if (trace.type !== "heatmap") return trace;
+    const [nothing, little, most] = dark.matches ? ["#262626", "#11403b", "#a7ffeb"] : ["#ececec", "#b2dfdb", "#00332d"];
+    return { ...trace, colorscale: [[0, nothing], [1e-6, little], [1, most]] };
+  }
+
   function draw() {
     figures.forEach(({ data, layout }, i) =>
-      Plotly.react(`chart${i}`, data, styled(layout), { responsive: true, displayModeBar: false }));
+      Plotly.react(`chart${i}`, data.map(colored), styled(layout), { responsive: true, displayModeBar: false }));
   }
   draw();
   dark.addEventListener("change", draw);

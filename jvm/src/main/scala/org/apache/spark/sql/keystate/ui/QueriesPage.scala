@@ -3,7 +3,7 @@ package org.apache.spark.sql.keystate.ui
 import java.util.UUID
 
 import scala.jdk.CollectionConverters._
-import scala.util.{Failure, Success, Try, Using}
+import scala.util.{Try, Using}
 import scala.xml.Node
 
 import jakarta.servlet.http.HttpServletRequest
@@ -44,9 +44,16 @@ private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamE
 
   private def section(query: StreamExecution): Seq[Node] = {
     val progress = Option(query.lastProgress)
+    val report = reportOf(query)
+    val found = report.toOption.flatten.toSeq.flatMap(json => (json \ "operators").children)
+    val names = found.map(json => number(json, "id") -> text(json, "name")).toMap
     <h4>{nameOf(query)}</h4>
     <p>{progress.fold("No batch has ended yet.")(summary)}</p> ++
-      progress.toSeq.flatMap(operators(_, query.runId)) ++ states(query)
+      progress.toSeq.flatMap(operators(_, query.runId, names)) ++ found.flatMap(operator) ++
+      // The query goes on meanwhile, and deletes old files.
+      report.failed.toOption.toSeq.flatMap { e =>
+        <p>The checkpoint could not be read just now: {e.getMessage}</p>
+      }
   }
 
   private def summary(progress: StreamingQueryProgress): String = {
@@ -56,7 +63,15 @@ private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamE
     s"Batch ${progress.batchId}: ${progress.numInputRows} rows; ${parts.mkString(", ")}"
   }
 
-  private def operators(progress: StreamingQueryProgress, run: UUID): Seq[Node] = {
+  /** @param names
+    *   those that the query gave its operators, by their numbers: Spark knows each operator of
+    *   Keystate by the same name
+    */
+  private def operators(
+      progress: StreamingQueryProgress,
+      run: UUID,
+      names: Map[Long, String]
+  ): Seq[Node] = {
     val all = progress.stateOperators.toSeq.zipWithIndex
     val heads = Seq("operator", "entries", "updated", "removed", "memory", "partitions")
     val times = Seq("updates ms", "removals ms", "commit ms")
@@ -66,7 +81,7 @@ private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamE
       { case (operator, i) =>
         val spent = OperatorTimes.of(operator)
         row(
-          s"$i: ${operator.operatorName}",
+          s"$i: ${names.get(i).filter(_.nonEmpty).getOrElse(operator.operatorName)}",
           operator.numRowsTotal,
           operator.numRowsUpdated,
           operator.numRowsRemoved,
@@ -113,7 +128,8 @@ private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamE
         )
     }
 
-  private def states(query: StreamExecution): Seq[Node] = {
+  /** What is in the checkpoint; None before the first commit. */
+  private def reportOf(query: StreamExecution): Try[Option[JValue]] = {
     val conf = query.sparkSession.sessionState.newHadoopConf()
     val root = query.resolvedCheckpointRoot
     def provider = QueryLogs
@@ -131,12 +147,7 @@ private[ui] final class QueriesPage(tab: KeystateTab, queries: () => Seq[StreamE
           }
         }
         .flatten
-    ) match {
-      case Success(None) => Nil
-      case Success(Some(found)) => (found \ "operators").children.flatMap(operator)
-      // The query goes on meanwhile, and deletes old files.
-      case Failure(e) => <p>The checkpoint could not be read just now: {e.getMessage}</p>
-    }
+    )
   }
 
   private def operator(found: JValue): Seq[Node] = {

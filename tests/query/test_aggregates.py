@@ -397,7 +397,7 @@ def test_the_harness_names_what_needs_a_session(spark: Any) -> None:
     rows = keystate.keyed(rows_of(SCHEMA, event_time="time"), "key")
     tumbling = rows.window(TumblingEventTimeWindows.of(1000))
     for aggregated in (rows, tumbling):
-        with pytest.raises(DeclarationError, match=r"'sum\(value\)'.* needs a session"):
+        with pytest.raises(DeclarationError, match=r"'sum\(value\)'.* need a session"):
             aggregated.aggregate(F.sum("value"))
 
 

@@ -596,6 +596,21 @@ def test_command_in_this_process(
     assert code == 0
     values = [json.loads(line) for line in out.splitlines()]
     assert sorted(v["value"]["value"] for v in values) == [1, 2]
+    try:
+        rows = "SELECT key.key, value.value FROM total ORDER BY 1"
+        assert run("sql", checkpoint, rows) == (0, "key  value\na    1\nb    2\n")
+        code, out = run("sql", checkpoint, rows, "--limit", "1")
+        assert out.splitlines() == ["key  value", "a    1", "There are more rows: --limit"]
+        told = json.loads(
+            run("sql", checkpoint, "SELECT key FROM total WHERE key.key = 'a'", "--json")[1]
+        )
+        assert told == {"columns": ["key"], "rows": [[{"key": "a"}]], "more": False}
+        for mistake in ("SELEC 1", "SELECT nope FROM total", "SELECT * FROM nowhere"):
+            assert command.main(["sql", checkpoint, mistake]) == 2
+            shown = capsys.readouterr()
+            assert shown.out == "" and shown.err.count("\n") == 1, shown
+    finally:
+        spark.catalog.setCurrentCatalog("spark_catalog")
     assert run("verify", checkpoint) == (0, "every file is as it was written\n")
     copy, other = str(tmp_path / "copy"), str(tmp_path / "other")
     for savepoint in (copy, other):

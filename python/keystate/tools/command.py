@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ipaddress
 import json
+import logging
 import os
 import secrets
 import sys
@@ -18,13 +19,15 @@ from urllib.parse import quote
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from keystate import admin
 from keystate._jvm import local
-from keystate._jvm.session import configure, versions
+from keystate._jvm.session import CATALOG_KEY, configure, versions
 from keystate._types.counted import counted
+from keystate._types.ddl import quoted
 from keystate._types.plain import to_json
 from keystate.checkpoints.forgetting import Forgetting, told
 from keystate.checkpoints.lookup import Target, key_from_text, map_key_from_text
@@ -41,6 +44,8 @@ _CHECKPOINTS = ("checkpoint", "before", "after")
 
 #: The exit code of a program that a signal ends because nobody reads what it writes.
 _NOBODY_READS = 128 + 13
+#: A level of logs that no record has.
+_NO_RECORDS = logging.CRITICAL + 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -178,6 +183,9 @@ def _parser() -> argparse.ArgumentParser:
     read.add_argument("--operator", type=_count, help="the operator's number")
     read.add_argument("--of-version", type=_version, help="N + 1 for the state after batch N")
     read.add_argument("--limit", type=_count, default=20, help="how many rows; 20 by default")
+    ask = command("sql", _sql, "ask SQL about states, each a table by its name", "checkpoint")
+    ask.add_argument("query", help="such as 'SELECT count(*) FROM visits'")
+    ask.add_argument("--limit", type=_count, default=100, help="how many rows; 100 by default")
     get = command("get", _get, "show what one key has in a state, as JSON", "checkpoint", "state")
     get.add_argument("key", help="as JSON, of several columns a list; a string may be bare")
     get.add_argument("--operator", type=_count, help="the operator's number")
@@ -295,6 +303,30 @@ def _read_state(spark: SparkSession, given: argparse.Namespace) -> int:
     for (line,) in rows.limit(given.limit).select(F.to_json(F.struct("*"))).collect():
         print(line)
     return 0
+
+
+def _sql(spark: SparkSession, given: argparse.Namespace) -> int:
+    # PySpark logs an error of a query with its stack in the JVM, in one line of JSON.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(_NO_RECORDS)
+    try:
+        spark.sql(f"USE {CATALOG_KEY.rpartition('.')[2]}.{quoted(given.checkpoint)}")
+        found = spark.sql(given.query)
+        rows = found.limit(given.limit + 1).collect()
+    except PySparkException as error:
+        # Behind the first line are the query again, and Spark's plan.
+        first = next(line for line in str(error).splitlines() if line.strip())
+        raise ValueError(first.rstrip(";")) from None
+    more = len(rows) > given.limit
+    cells = [[to_json(value) for value in row] for row in rows[: given.limit]]
+    shown = [[_cell(value) for value in row] for row in cells]
+    table = text([("", found.columns, shown)])
+    told = {"columns": found.columns, "rows": cells, "more": more}
+    _tell(given, told, f"{table}\nThere are more rows: --limit" if more else table)
+    return 0
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
 def _get(spark: SparkSession, given: argparse.Namespace) -> int:

@@ -140,7 +140,13 @@ def test_the_same_code_agrees(spark: Any, counting: Counting) -> None:
         assert (report.first_batch, report.last_batch) == (2, 4)
         same = {"same": KEYS, "changed": 0, "added": 0, "removed": 0}
         assert of_state(report, "count") == of_state(report, "at") == same
-        assert report.rows == {"old": 3 * KEYS, "new": 3 * KEYS, **same, "examples": []}
+        assert report.rows == {
+            "old": 3 * KEYS,
+            "new": 3 * KEYS,
+            **same,
+            "columns": {},
+            "examples": [],
+        }
         assert report.old is None and report.new is None
         assert "agrees" in str(report)
         assert json.loads(report.json())["agrees"] is True
@@ -195,6 +201,12 @@ def test_code_that_differs(
     (example,) = report.rows["examples"]
     assert example["key"] == '{"key":1}' and len(example["old"]) == 2
     assert report.new is None and report.rows["old"] == 2 * KEYS
+    assert report.rows["columns"] == {"count": 1}
+    counts = {"added": 0, "removed": 0, "changed": 1}
+    of_states = {"operator": 0, "state": "count", **counts}
+    assert report.differences() == [of_states, {"column": "count", "changed": 1}]
+    assert report.differences(except_columns=["count"]) == [of_states]
+    assert report.differences(except_states=["count"], except_columns=["count"]) == []
     # Of another fork: so it counted once, twice.
     assert of_state(again, "count") == one and again.first_batch > report.last_batch
     assert again.rows is None
@@ -247,7 +259,7 @@ def test_the_new_code_forgets_what_the_old_forgot(
     assert report.error is None and report.states_error is None
     same = {"same": KEYS, "changed": 0, "added": 0, "removed": 0}
     assert of_state(report, "count") == of_state(report, "at") == same, report
-    assert report.rows == {"old": KEYS, "new": KEYS, **same, "examples": []}
+    assert report.rows == {"old": KEYS, "new": KEYS, **same, "columns": {}, "examples": []}
 
 
 def test_code_that_fails(spark: Any, counting: Counting) -> None:
@@ -258,6 +270,7 @@ def test_code_that_fails(spark: Any, counting: Counting) -> None:
     assert not report.agrees and report.failed_batch == 3
     assert report.error is not None and "three" in report.error and "three" in report.html()
     assert "failed in micro-batch 3" in str(report)
+    assert "three" in report.differences()[0]["error"]
     counting.check()
 
 

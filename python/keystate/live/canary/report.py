@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,7 +26,8 @@ class CanaryReport(Shown):
         states_error: why the states could not be compared; None if they were.
         rows: the differences of both queries' output in these micro-batches, if it could be read:
             the numbers of rows ``old`` and ``new``; the numbers of keys whose rows are the
-            ``same``, ``changed``, ``added`` and ``removed``; and ``examples`` that differ.
+            ``same``, ``changed``, ``added`` and ``removed``; of the changed ones the numbers of
+            those in which each of the ``columns`` differs; and ``examples`` that differ.
         error: the error of the new code; None if it did not fail.
         failed_batch: the micro-batch in which the new code failed, if it is known.
         old: the pace of the old query while the new one ran by itself; None if its progress is not
@@ -52,6 +53,40 @@ class CanaryReport(Shown):
             return False
         counts = [*self.states, *([] if self.rows is None else [self.rows])]
         return all(one[kind] == 0 for one in counts for kind in ("added", "removed", "changed"))
+
+    def differences(
+        self, *, except_states: Collection[str] = (), except_columns: Collection[str] = ()
+    ) -> list[dict[str, Any]]:
+        """What differs, without what the new code is expected to change.
+
+        Args:
+            except_states: names of states that may differ.
+            except_columns: columns of the compared rows that may differ; a key with rows of one
+                query only is a difference all the same.
+
+        Returns:
+            For each difference a dictionary: of a state ``operator``, ``state`` and the numbers of
+            keys ``added``, ``removed`` and ``changed``; of rows the same numbers, or a ``column``
+            and in how many keys it is ``changed``, where ``""`` is a difference of whole rows; and
+            an ``error`` of the new code or of the comparison. Empty if there is none.
+        """
+        errors = [self.error, self.states_error]
+        found: list[dict[str, Any]] = [{"error": one} for one in errors if one is not None]
+        kinds = ("added", "removed", "changed")
+        found += [
+            {name: state[name] for name in ("operator", "state", *kinds)}
+            for state in self.states
+            if state["state"] not in except_states and any(state[kind] for kind in kinds)
+        ]
+        if self.rows is not None:
+            if self.rows["added"] or self.rows["removed"]:
+                found.append({kind: self.rows[kind] for kind in kinds})
+            found += [
+                {"column": name, "changed": keys}
+                for name, keys in self.rows["columns"].items()
+                if name not in except_columns
+            ]
+        return found
 
     def json(self) -> str:
         """All of it as JSON."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from keystate._types.ddl import quoted
@@ -54,13 +55,35 @@ class CanaryRows:
                     "changed"
                 ),
             ).collect()[0]
-            differ = keys.where(F.col("old") != F.col("new")).orderBy("key").limit(EXAMPLES)
+            differ = keys.where(F.col("old") != F.col("new"))
+            names = [name for name in {*old.columns, *new.columns} if name not in self.key]
             return {
                 **{name: value or 0 for name, value in counts.asDict().items()},
-                "examples": [row.asDict() for row in differ.collect()],
+                "columns": _columns(differ.where((sizes[0] > 0) & (sizes[1] > 0)), sorted(names)),
+                "examples": [
+                    row.asDict() for row in differ.orderBy("key").limit(EXAMPLES).collect()
+                ],
             }
         finally:
             keys.unpersist()
+
+
+def _columns(changed: DataFrame, names: Sequence[str]) -> dict[str, int]:
+    """In how many of these keys each column differs, without those in which it does in none.
+
+    Under ``""`` are the keys with a difference that no column shows, such as another pairing of the
+    same values.
+    """
+
+    def values(of: str, name: str) -> Column:
+        path = f"$['{name}']"
+        return F.sort_array(F.transform(of, lambda row: F.get_json_object(row, path)))
+
+    differs = {name: ~values("old", name).eqNullSafe(values("new", name)) for name in names}
+    differs[""] = ~reduce(Column.__or__, differs.values(), F.lit(False))
+    places = list(enumerate(differs.items()))
+    counts = changed.agg(*(F.count_if(one).alias(str(i)) for i, (_, one) in places)).collect()[0]
+    return {name: counts[i] for i, (name, _) in places if counts[i]}
 
 
 def _side(rows: DataFrame, key: Sequence[str], order: dict[str, int]) -> DataFrame:

@@ -194,6 +194,10 @@ SIGNLESS = Alike(
     "exact but for the sign of zero",
     lambda found, told, _: same(without_sign(found), without_sign(told)),
 )
+CASELESS = Alike(
+    "exact but for upper and lower case",
+    lambda found, told, _: same(found and found.lower(), told and told.lower()),
+)
 CLOSE = Alike("within 1e-12", near(1e-12))
 #: Differences of sums, and quotients of them: what is left of them may be next to nothing.
 MOMENTS = Alike("within 1e-9", near(1e-9, 1e-9))

@@ -85,7 +85,7 @@ private[keystate] final class EditedCheckpoint(
     })
     val spec = of.spec.copy(
       name = of.from.flatMap(source.record).flatMap(_.name),
-      states = declared ++ of.spec.states.map(withRecord(_, of.from, batch)),
+      states = declared ++ withRecords(of.spec.states, of.from, batch),
       broadcast = Nil,
       timeMode = of.spec.timeMode match {
         case TimeMode.AsBefore => of.from.fold[TimeMode](TimeMode.NoTime)(timeMode)
@@ -100,15 +100,19 @@ private[keystate] final class EditedCheckpoint(
     )(new OperatorWriter(session, draft, batch.version).write(of, kept))
   }
 
-  /** A state whose rows are replaced, with what is recorded of the aggregates that it has. */
-  private def withRecord(state: StateSpec, from: Option[Long], batch: CommittedBatch): StateSpec = {
-    val aggregates = for {
+  /** States whose rows are replaced, with what is recorded of the aggregates that they have. */
+  private def withRecords(
+      states: Seq[StateSpec],
+      from: Option[Long],
+      batch: CommittedBatch
+  ): Seq[StateSpec] = {
+    val recorded = for {
       operator <- from.toSeq
       family <- source.states(operator, manifest(operator, batch))
-      if family.name == state.name && StateSpec.hasAggregates(family)
+      if StateSpec.hasAggregates(family)
       record <- StateSpec.of(family).aggregates
-    } yield record
-    state.copy(aggregates = aggregates.headOption)
+    } yield family.name -> record
+    states.map(state => state.copy(aggregates = recorded.toMap.get(state.name)))
   }
 
   private def manifest(operator: Long, batch: CommittedBatch) =

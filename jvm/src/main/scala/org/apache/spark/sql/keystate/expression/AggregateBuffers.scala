@@ -29,7 +29,7 @@ private[expression] final class AggregateBuffers(
     input: AggregateInput,
     told: Seq[Attribute],
     late: Option[Seq[Attribute]]
-) {
+) extends AutoCloseable {
   private val functions = columns.flatMap(_.functions)
   private val declared = functions.map(_.function)
   private val attributes: Seq[Attribute] = declared.flatMap(_.aggBufferAttributes)
@@ -45,18 +45,20 @@ private[expression] final class AggregateBuffers(
   private val imperatives = imperative.map(_._1).toArray
   private val objects = imperatives.collect { case own: TypedImperativeAggregate[_] => own }
 
+  /** How many keys or windows a task holds in memory before it writes them: some 50 MB of small ones.
+    */
+  val mostHeld: Int = if (isFixed) 1 << 17 else 1 << 13
+
+  /** Nothing is open: it is kept from task to task as what can be closed is. */
+  override def close(): Unit = ()
+
   /** Whether rows are added to buffers of their own. Only whole buffers are merged by Spark, and some
     * functions can't take a row after that.
     */
   private val isApart = objects.nonEmpty && input.isInstanceOf[AggregateInput.Rows]
 
   private val begin = MutableProjection.create(ofDeclarative(_.initialValues), Nil)
-  private val empty: InternalRow = {
-    val row = newRow()
-    begin.target(row)(InternalRow.empty)
-    imperatives.foreach(_.initialize(row))
-    row
-  }
+  private lazy val empty = initialized(flat(new GenericInternalRow(types.length)).copy())
 
   private val step: (InternalRow, InternalRow) => Unit = input match {
     case AggregateInput.Rows(read) => updating(read)
@@ -179,13 +181,13 @@ private[expression] final class AggregateBuffers(
     if (objects.isEmpty) row else flat(serialized(row))
 
   private def newBuffers(): InternalRow =
-    if (isFixed) empty.copy()
-    else {
-      val row = newRow()
-      begin.target(row)(InternalRow.empty)
-      imperatives.foreach(_.initialize(row))
-      row
-    }
+    if (isFixed) empty.copy() else initialized(new SpecificInternalRow(types.toIndexedSeq))
+
+  private def initialized(row: InternalRow): InternalRow = {
+    begin.target(row)(InternalRow.empty)
+    imperatives.foreach(_.initialize(row))
+    row
+  }
 
   private def completed(stored: InternalRow): InternalRow = {
     val row = new GenericInternalRow(columns.size)
@@ -198,10 +200,6 @@ private[expression] final class AggregateBuffers(
 
   private def widthOf(column: AggregateColumn): Int =
     column.functions.map(_.function.aggBufferAttributes.size).sum
-
-  private def newRow(): InternalRow =
-    if (isFixed) UnsafeProjection.create(types)(new GenericInternalRow(types.length)).copy()
-    else new SpecificInternalRow(types.toIndexedSeq)
 
   /** One expression for each buffer; the generated code leaves those of the others alone. */
   private def ofDeclarative(of: DeclarativeAggregate => Seq[Expression]): Seq[Expression] =

@@ -47,10 +47,10 @@ private[keystate] final case class Aggregation(
     * rows.
     */
   override def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionPass = {
-    val kept = context.subtask.getOrOpen(new KeptBuffers(newBuffers()))(_ => true)
+    val buffers = context.subtask.getOrOpen(newBuffers())(_ => true)
     windows match {
-      case None => new KeyAggregates(kept.buffers, rows, context)
-      case Some(own) => new WindowAggregates(this, own, kept.buffers, rows, due, context)
+      case None => new KeyAggregates(buffers, rows, context)
+      case Some(own) => new WindowAggregates(this, own, buffers, rows, due, context)
     }
   }
 
@@ -72,8 +72,4 @@ private[keystate] object Aggregation {
 
   /** The metric that counts rows that are too late for all of their windows. */
   val LateRows = "numLateRecordsDropped"
-}
-
-private[expression] final class KeptBuffers(val buffers: AggregateBuffers) extends AutoCloseable {
-  override def close(): Unit = ()
 }

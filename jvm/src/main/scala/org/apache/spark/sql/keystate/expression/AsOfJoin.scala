@@ -3,7 +3,7 @@ package org.apache.spark.sql.keystate.expression
 import org.apache.spark.sql.catalyst.expressions.{Attribute, SortOrder}
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.internal.SQLConf
-import org.apache.spark.sql.types.{LongType, StructType, TimestampType}
+import org.apache.spark.sql.types.{LongType, StructField, StructType, TimestampType}
 
 import org.apache.spark.sql.keystate.operator.{
   FunctionPass, FunctionRunner, OperatorFunction, OperatorTaskContext, TaskRows
@@ -87,7 +87,7 @@ private[keystate] object AsOfJoin {
   val LeftKey: StructType = new StructType().add("time", TimestampType).add("number", LongType)
 
   private[expression] def field(column: Attribute) =
-    org.apache.spark.sql.types.StructField(column.name, column.dataType)
+    StructField(column.name, column.dataType)
 }
 
 /** Which right row belongs to a left one. All times are in us.
@@ -120,9 +120,13 @@ private[keystate] final case class AsOfMatching(
     * look back without limit, but for the latest one by the watermark.
     */
   def forgotten(watermark: Long): Long = {
-    val earliestLeft = if (looksAhead) AsOfMatching.minus(watermark, near) else watermark
-    if (looksBack) AsOfMatching.minus(earliestLeft, near) else earliestLeft
+    val earliest = earliestLeft(watermark)
+    if (looksBack) AsOfMatching.minus(earliest, near) else earliest
   }
+
+  /** No left row is before this time that is to come or waits. */
+  def earliestLeft(watermark: Long): Long =
+    if (looksAhead) AsOfMatching.minus(watermark, near) else watermark
 
   /** When the watermark is at this time, a right row of `right` is forgotten by its distance. None:
     * never.

@@ -50,18 +50,9 @@ private[expression] final class AsOfPass(
     val result = columns.zip(positions).map { case (of, i) =>
       BoundReference(i, of, nullable = true)
     }
-    val output = if (!join.late) result else Seq(struct(result), Literal(null, lateType))
-    UnsafeProjection.create(output)
+    def none = Literal(null, context.columns.output(1).dataType)
+    UnsafeProjection.create(if (join.late) Seq(CreateStruct(result), none) else result)
   }
-  private def struct(columns: Seq[Expression]) = {
-    val names = context.columns.output.head.dataType
-      .asInstanceOf[org.apache.spark.sql.types.StructType]
-      .fieldNames
-    CreateNamedStruct(names.toSeq.zip(columns).flatMap { case (name, column) =>
-      Seq(Literal(name), column)
-    })
-  }
-  private def lateType = context.columns.output(1).dataType
 
   private val order = Option.when(right.order.nonEmpty) {
     RowOrdering.create(right.order, right.columns)
@@ -96,8 +87,9 @@ private[expression] final class AsOfPass(
   private def of(key: UnsafeRow, row: InternalRow, group: InternalRow => Int): Touched = {
     var own = touched.get(key)
     if (own == null) {
-      own = new Touched(key.copy().getBytes, group(row))
-      touched.put(key.copy(), own)
+      val copy = key.copy()
+      own = new Touched(copy.getBytes, group(row))
+      touched.put(copy, own)
     }
     own
   }
@@ -144,8 +136,7 @@ private[expression] final class AsOfPass(
   private def fired: Iterator[InternalRow] =
     if (!isStreaming) Iterator.empty
     else
-      Iterator.continually(due).takeWhile(due => context.lease.use(due.nonEmpty)).flatMap { due =>
-        val timer = due.dequeue()
+      context.firing(due).flatMap { timer =>
         context.lease.useInOneThread(fire(timer)).iterator.flatMap { case (row, found) =>
           StateRows.point(storedLeft, row)
           if (found == null) unmatched(storedLeft) else Some(result(storedLeft, found))
@@ -179,19 +170,13 @@ private[expression] final class AsOfPass(
     // Where all distances count, the last row by the watermark is still looked back for.
     val newest =
       if (!matching.looksBack) null
-      else rights.lastBefore(timer.group, timer.key, plusOne(earliestLeft(watermark)))
+      else rights.lastBefore(timer.group, timer.key, plusOne(matching.earliestLeft(watermark)))
     val superseded = if (newest == null) Long.MinValue else rights.time(newest.key)
     val kept = if (matching.tolerance.isEmpty) superseded else math.max(before, superseded)
     rights
       .firsts(timer.group, timer.key)(entry => rights.time(entry.key) < kept)
       .foreach(entry => rights.remove(timer.group, entry.key))
   }
-
-  /** No left row is before this time that is to come or waits. */
-  private def earliestLeft(watermark: Long): Long =
-    if (!matching.looksAhead) watermark
-    else if (watermark < Long.MinValue + matching.tolerance.get) Long.MinValue
-    else watermark - matching.tolerance.get
 
   /** The right row of a key for a left row's time, as it is stored. Null if there is none. */
   private def find(group: Int, key: Array[Byte], time: Long): Array[Byte] = {

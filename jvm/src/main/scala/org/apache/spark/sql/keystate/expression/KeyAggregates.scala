@@ -19,15 +19,13 @@ private[expression] final class KeyAggregates(
     context: OperatorTaskContext
 ) extends FunctionPass {
   private val reader = context.inputs.head
-  private val entries = context.entries.head
+  private val entries = new CountedEntries(context.entries.head)
   private val held = new JHashMap[UnsafeRow, KeyAggregates.Held]
-  private val most = HeldLimit.of(buffers)
   // The keys, with their groups, whose buffers were written before the last row came.
   private val written = new JHashMap[UnsafeRow, Integer]
-  private var puts = 0L
 
-  override def updated: Long = puts
-  override def removed: Long = 0
+  override def updated: Long = entries.updated
+  override def removed: Long = entries.removed
 
   override val output: Iterator[InternalRow] =
     if (context.batch.realTime) rows.map(live) ++ afterwards { writeAll(); Iterator.empty }
@@ -37,14 +35,10 @@ private[expression] final class KeyAggregates(
     Iterator.single(()).flatMap(_ => rows)
 
   private def takeAll(): Unit = context.lease.useInOneThread {
-    while (rows.hasNext) {
-      if (held.size > most) writeAll()
-      take(rows.next()): Unit
-    }
+    while (rows.hasNext) take(rows.next()): Unit
   }
 
   private def live(row: InternalRow): InternalRow = context.lease.useInOneThread {
-    if (held.size > most) writeAll()
     val own = take(row)
     buffers.results(own.key, own.buffers)
   }
@@ -58,6 +52,7 @@ private[expression] final class KeyAggregates(
   }
 
   private def take(row: InternalRow): KeyAggregates.Held = {
+    if (held.size > buffers.mostHeld) writeAll()
     val key = reader.keys.key(row)
     var own = held.get(key)
     if (own == null) {
@@ -91,10 +86,8 @@ private[expression] final class KeyAggregates(
     }
   }
 
-  private def put(own: KeyAggregates.Held): Unit = {
+  private def put(own: KeyAggregates.Held): Unit =
     entries.put(own.group, own.key.getBytes, buffers.write(own.buffers))
-    puts += 1
-  }
 }
 
 private object KeyAggregates {
@@ -103,12 +96,4 @@ private object KeyAggregates {
   private final class Held(val key: UnsafeRow, val group: Int) {
     var buffers: Buffers = _
   }
-}
-
-/** How many buffers a task holds in memory before it writes them: some 50 MB of small ones. */
-private[expression] object HeldLimit {
-  private final val Fixed = 1 << 17
-  private final val Objects = 1 << 13
-
-  def of(buffers: AggregateBuffers): Int = if (buffers.isFixed) Fixed else Objects
 }

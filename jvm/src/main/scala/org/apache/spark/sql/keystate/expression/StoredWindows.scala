@@ -25,7 +25,7 @@ private[expression] final class StoredWindows(
     timers: Timers,
     byEventTime: Boolean,
     lateness: Long
-) {
+) extends CountedEntries(entries) {
   import StoredWindows._
 
   private val codec = OrderedKeyCodec(KeyType)
@@ -36,10 +36,6 @@ private[expression] final class StoredWindows(
   private val domain: TimeDomain = if (byEventTime) EVENT_TIME else PROCESSING_TIME
   private val isOpenBytes = { set(isOpen = true, 0, 0); codec.encode(holder, 0).take(2) }
 
-  /** Entries put and removed. */
-  var updated = 0L
-  var removed = 0L
-
   /** The time at which a window goes. */
   def goes(last: Long): Long =
     if (last > Long.MaxValue - lateness) Long.MaxValue else last + lateness
@@ -49,30 +45,18 @@ private[expression] final class StoredWindows(
     GroupedKey.entry(key, codec.encode(holder, 0))
   }
 
-  def get(group: Int, entry: Array[Byte]): Array[Byte] = entries.get(group, entry)
-
-  def put(group: Int, entry: Array[Byte], value: Array[Byte]): Unit = {
-    entries.put(group, entry, value)
-    updated += 1
-  }
-
-  def remove(group: Int, entry: Array[Byte]): Unit = {
-    entries.remove(group, entry)
-    removed += 1
-  }
-
   /** All windows of a key. */
   def all(group: Int, key: Array[Byte]): Seq[StoredWindow] =
-    scanning(group, key)(_.map(read).toVector)
+    scanning(group, GroupedKey.prefix(key))(_.map(read).toVector)
 
   /** The earliest time at which a stored window of a key fires or goes, if there is one. */
   def earliest(group: Int, key: Array[Byte]): Long = {
-    val first = firstFrom(group, GroupedKey.prefix(key), key)
-    first match {
+    def first(from: Array[Byte]) = Option(firstFrom(group, from)).map(read)
+    first(GroupedKey.prefix(key)) match {
       case None => Never
       case Some(window) if window.isOpen => window.last
       case Some(fired) =>
-        val open = firstFrom(group, GroupedKey.entry(key, isOpenBytes), key)
+        val open = first(GroupedKey.entry(key, isOpenBytes))
         open.fold(goes(fired.last))(window => math.min(goes(fired.last), window.last))
     }
   }
@@ -99,12 +83,8 @@ private[expression] final class StoredWindows(
       isOpen || more
     }
 
-    val isDone = scanning(group, key)(read)
-    if (!isDone) {
-      val open = entries.scan(group, GroupedKey.entry(key, isOpenBytes), null)
-      try read(open): Unit
-      finally open.close()
-    }
+    val isDone = scanning(group, GroupedKey.prefix(key))(read)
+    if (!isDone) scanning(group, GroupedKey.entry(key, isOpenBytes))(read): Unit
     (found.toSeq, next)
   }
 
@@ -112,18 +92,6 @@ private[expression] final class StoredWindows(
   def moveTimer(group: Int, key: Array[Byte], from: Long, to: Long): Unit = if (from != to) {
     if (from != Never) timers.set(domain, from, group, key, wanted = false)
     if (to != Never) timers.set(domain, to, group, key, wanted = true)
-  }
-
-  private def firstFrom(group: Int, from: Array[Byte], key: Array[Byte]): Option[StoredWindow] = {
-    val found = entries.scan(group, from, null)
-    try Option.when(found.hasNext)(read(found.next()))
-    finally found.close()
-  }
-
-  private def scanning[T](group: Int, key: Array[Byte])(work: Iterator[Entry] => T): T = {
-    val found = entries.scan(group, GroupedKey.prefix(key), null)
-    try work(found)
-    finally found.close()
   }
 
   private def set(isOpen: Boolean, end: Long, start: Long): Unit = {

@@ -3,7 +3,7 @@ package org.apache.spark.sql.keystate.expression
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow
 import org.apache.spark.sql.types.DataType
 
-import keystate.backend.{Entry, EntryIterator, GroupedKey}
+import keystate.backend.{Entry, GroupedKey}
 import org.apache.spark.sql.keystate.encoding.OrderedKeyCodec
 import org.apache.spark.sql.keystate.state.FamilyEntries
 
@@ -16,15 +16,12 @@ private[expression] final class TimedEntries(
     entries: FamilyEntries,
     userKey: DataType,
     numbered: Boolean
-) {
+) extends CountedEntries(entries) {
   private val codec = OrderedKeyCodec(userKey)
   private val holder = new GenericInternalRow(1)
   private val fields = new GenericInternalRow(2)
   private val decoded = new GenericInternalRow(1)
   if (numbered) holder.update(0, fields)
-
-  var updated = 0L
-  var removed = 0L
 
   def entry(key: Array[Byte], time: Long, number: Long = 0): Array[Byte] = {
     if (numbered) {
@@ -44,34 +41,15 @@ private[expression] final class TimedEntries(
     decoded.getStruct(0, 2).getLong(1)
   }
 
-  def get(group: Int, entry: Array[Byte]): Array[Byte] = entries.get(group, entry)
-
-  def put(group: Int, entry: Array[Byte], value: Array[Byte]): Unit = {
-    entries.put(group, entry, value)
-    updated += 1
-  }
-
-  def remove(group: Int, entry: Array[Byte]): Unit = {
-    entries.remove(group, entry)
-    removed += 1
-  }
-
   /** The last entry of a key before a time. Null if there is none. */
   def lastBefore(group: Int, key: Array[Byte], time: Long): Entry =
-    first(entries.scanReverse(group, GroupedKey.prefix(key), entry(key, time)))
+    lastBefore(group, key, entry(key, time))
 
   /** The first entry of a key from a time on. Null if there is none. */
   def firstFrom(group: Int, key: Array[Byte], time: Long): Entry =
-    first(entries.scan(group, entry(key, time), null))
+    firstFrom(group, entry(key, time))
 
   /** The first entries of a key, as long as they are wanted. */
-  def firsts(group: Int, key: Array[Byte])(isWanted: Entry => Boolean): Seq[Entry] = {
-    val found = entries.scan(group, GroupedKey.prefix(key), null)
-    try found.takeWhile(isWanted).toVector
-    finally found.close()
-  }
-
-  private def first(found: EntryIterator): Entry =
-    try if (found.hasNext) found.next() else null
-    finally found.close()
+  def firsts(group: Int, key: Array[Byte])(isWanted: Entry => Boolean): Seq[Entry] =
+    scanning(group, GroupedKey.prefix(key))(_.takeWhile(isWanted).toVector)
 }

@@ -29,7 +29,6 @@ private[expression] final class WindowAggregates(
   private val stored =
     new StoredWindows(context.entries.head, timers, windows.byEventTime, windows.lateness)
   private val held = new JHashMap[UnsafeRow, KeyWindows]
-  private val most = HeldLimit.of(buffers)
   private var holding = 0
 
   private val time = function.time.getOrElse(-1)
@@ -55,7 +54,7 @@ private[expression] final class WindowAggregates(
     context.lease.useInOneThread {
       while (rows.hasNext) {
         take(rows.next())
-        if (holding > most) write()
+        if (holding > buffers.mostHeld) write()
       }
       write()
     }
@@ -241,8 +240,7 @@ private[expression] final class WindowAggregates(
     val until = end
     if (context.batch.realTime && !windows.byEventTime)
       due ++= context.lease.use(timers.upTo(None, Some(until)))
-    Iterator.continually(due).takeWhile(due => context.lease.use(due.nonEmpty)).flatMap { due =>
-      val timer = due.dequeue()
+    context.firing(due).flatMap { timer =>
       val ended = context.lease.useInOneThread(fire(timer, until))
       key.pointTo(timer.key, timer.key.length)
       ended.iterator.map(result)

@@ -8,6 +8,7 @@ import org.apache.spark.sql.types.{StructField, StructType}
 import keystate.OutputTag
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.{ExactDecimals, ObjectCodec}
+import org.apache.spark.sql.keystate.plan.LateOutput
 
 /** The outputs of a JVM function: its main output, and the side outputs that are read.
   *
@@ -30,7 +31,7 @@ private[keystate] final case class Outputs(
 private[keystate] object Outputs {
 
   /** The column of the main output where there are side outputs too. */
-  val Main = "main"
+  val Main: String = LateOutput.Main
 
   final case class Side(id: String, encoder: ExpressionEncoder[Any]) {
     def schema: StructType = encoder.schema.asNullable

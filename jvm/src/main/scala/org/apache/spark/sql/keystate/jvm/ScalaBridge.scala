@@ -20,7 +20,7 @@ import org.apache.spark.sql.keystate.expression.{
 import org.apache.spark.sql.keystate.jvm.state.JvmStateSpec
 import org.apache.spark.sql.keystate.operator.InputRole
 import org.apache.spark.sql.keystate.plan.{
-  AggregatePlan, AggregateSpec, AsOfPlan, AsOfSpec, KeyedProcess, OperatorInput
+  AggregatePlan, AggregateSpec, AsOfPlan, AsOfSpec, KeyedProcess, LateOutput, OperatorInput
 }
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
 import org.apache.spark.sql.keystate.spec.StateKind
@@ -117,7 +117,7 @@ object ScalaBridge {
         Windows(bounds, own.byEventTime, own.lateness)
       },
       data.eventTime,
-      windows.flatMap(_.late).map(_.id)
+      windows.flatMap(_.late).map(tag => LateOutput(tag.id, isRead = false))
     )
     val plan = AggregatePlan.of(rows.df, rows.input, keys, aggregates, spec)
     ClassicDataset.ofRows(rows.df.sparkSession, plan)
@@ -146,8 +146,7 @@ object ScalaBridge {
       join.inner,
       join.waits,
       join.deleted,
-      rows.late,
-      readsLate = false
+      rows.late.map(LateOutput(_, isRead = false))
     )
     ClassicDataset.ofRows(rows.df.sparkSession, AsOfPlan.of(rows.input, others.input, spec))
   }

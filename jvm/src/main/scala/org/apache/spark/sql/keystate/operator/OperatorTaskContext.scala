@@ -110,6 +110,10 @@ private[keystate] final class OperatorTaskContext(
 
   val timers: Option[Timers] = timersIn(backend)
 
+  /** The timers to fire, one after the other: also those that come to them meanwhile. */
+  def firing(due: DueTimers): Iterator[Timer] =
+    Iterator.continually(due).takeWhile(due => lease.use(due.nonEmpty)).map(_.dequeue())
+
   /** The reader and writer of each state, for entries in `stored`. */
   def entriesIn(stored: StateEntries): Seq[FamilyEntries] = spec.states.map { state =>
     FamilyEntries(state, families(state.name), stored, expiries.get(state.name))

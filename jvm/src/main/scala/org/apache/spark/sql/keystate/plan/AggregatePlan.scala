@@ -9,7 +9,6 @@ import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke
 import org.apache.spark.sql.catalyst.plans.logical.{
   EventTimeWatermark, Filter, LogicalPlan, Project
 }
-import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.types._
 
@@ -46,10 +45,8 @@ private[keystate] object AggregatePlan {
     val timed = if (byEventTime) spec.eventTime.fold(input)(input.timedBy) else input
     val analysed = AnalysedAggregates.of(df, keys, input.keys, aggregates)
     val plan = new AggregatePlan(timed, analysed, spec).plan
-    spec.lateOutput.filterNot(_ => spec.readsLate).fold(plan) { late =>
-      LateOutput.note(plan, late) {
-        of(df, input, keys, aggregates, spec.copy(readsLate = true))
-      }
+    LateOutput.noted(plan, spec.late) { late =>
+      of(df, input, keys, aggregates, spec.copy(late = Some(late)))
     }
   }
 
@@ -109,7 +106,7 @@ private final class AggregatePlan(
   }
 
   private val fixed = windows.map(_.bounds).collect { case fixed: FixedBounds => fixed }
-  private val isBegun = input.rows.order.isEmpty && spec.late.isEmpty &&
+  private val isBegun = input.rows.order.isEmpty && !spec.readsLate &&
     windows.forall(_.bounds.isInstanceOf[FixedBounds]) &&
     PartialAggregate.takes(calls.flatten.map(_._1))
 
@@ -119,13 +116,9 @@ private final class AggregatePlan(
     val results = columns.flatMap(_.functions.map(_.function)).zipWithIndex.map {
       case (function, i) => StructField(s"_$i", function.dataType, function.nullable)
     }
-    val bounds = if (windows.isEmpty) Nil else Aggregation.bounds.map(asField)
-    val main = StructType(input.keys.map(asField) ++ bounds ++ results)
-    val schema = spec.late.fold(main) { late =>
-      new StructType()
-        .add("main", main)
-        .add(late, DataTypeUtils.fromAttributes(input.columns))
-    }
+    val bounds = if (windows.isEmpty) Nil else Aggregation.bounds.map(OperatorInput.field)
+    val main = StructType(input.keys.map(OperatorInput.field) ++ bounds ++ results)
+    val schema = LateOutput.schema(main, spec.late, input.columns)
     val process = KeyedProcess.of(function, rows, None, schema, operatorSpec)
     projected(process)
   }
@@ -135,7 +128,7 @@ private final class AggregatePlan(
     val filtered = rowTime.fold(input.child)(time => Filter(IsNotNull(time), input.child))
     val order = input.rows.order.map(_.mapChildren(read(_)).asInstanceOf[SortOrder])
     // Late rows are emitted as they came, so these columns come first.
-    val kept = if (spec.late.isEmpty) input.keys else input.columns
+    val kept = if (!spec.readsLate) input.keys else input.columns
     val keys = input.keys.filterNot(key => kept.exists(_.exprId == key.exprId))
     val others = if (isBegun) Nil else read.columns
     val isMarked =
@@ -170,7 +163,7 @@ private final class AggregatePlan(
           windows,
           timeAt,
           None,
-          spec.late.map(_ => input.columns.size)
+          Option.when(spec.readsLate)(input.columns.size)
         ),
         OperatorInput(rows, InputRows(input.keys, rows.output, order))
       )
@@ -225,9 +218,9 @@ private final class AggregatePlan(
       },
       timers = windows.nonEmpty,
       Seq(state),
-      sideOutputs = spec.late.nonEmpty,
+      sideOutputs = spec.readsLate,
       metrics = windows.exists(_.byEventTime),
-      lateOutputs = spec.late.map(_ => Some(1)).toSeq,
+      lateOutputs = Option.when(spec.readsLate)(Some(1)).toSeq,
       rowHandling = RowHandling(lateRows = true)
     )
   }
@@ -236,7 +229,7 @@ private final class AggregatePlan(
     val names = aggregates.flatMap(_.columns).toSet ++ input.keys.map(_.name) ++ rowTime.map(_.name)
     AggregateRecord(
       SparkLine.Name,
-      StructType(input.child.output.filter(column => names(column.name)).map(asField)),
+      StructType(input.child.output.filter(column => names(column.name)).map(OperatorInput.field)),
       aggregates.map(aggregate => aggregate.name -> aggregate.text),
       windows.map(_.kind),
       rowTime.map(_.name)
@@ -260,7 +253,7 @@ private final class AggregatePlan(
       }
     }
 
-    if (spec.late.isEmpty)
+    if (!spec.readsLate)
       Project(process.output.take(plain) ++ values(process.output), process)
     else {
       val Seq(main, late) = process.output: @unchecked
@@ -285,6 +278,4 @@ private final class AggregatePlan(
     }
   }
 
-  private def asField(column: Attribute) =
-    StructField(column.name, column.dataType, column.nullable)
 }

@@ -9,22 +9,17 @@ import org.apache.spark.sql.keystate.expression.{FixedBounds, SessionBounds, Win
   *
   * @param eventTime
   *   the column with a row's event time, for windows of a batch Dataset
-  * @param lateOutput
-  *   the name of the side output for rows that are too late, if there is one
-  * @param readsLate
-  *   whether it is read; else these rows are dropped
+  * @param late
+  *   the side output for rows that are too late, if there is one
   */
 private[keystate] final case class AggregateSpec(
     name: Option[String],
     maxParallelism: Option[Int],
     windows: Option[Windows],
     eventTime: Option[String] = None,
-    lateOutput: Option[String] = None,
-    readsLate: Boolean = false
+    late: Option[LateOutput] = None
 ) {
-
-  /** The side output that is read. */
-  def late: Option[String] = lateOutput.filter(_ => readsLate)
+  def readsLate: Boolean = late.exists(_.isRead)
 }
 
 private[keystate] object AggregateSpec {
@@ -39,8 +34,7 @@ private[keystate] object AggregateSpec {
       optional[Int]("maxParallelism"),
       (declared \ "windows").toOption.filter(_ != JNull).map(windows),
       optional[String]("eventTime"),
-      optional[String]("lateOutput"),
-      readsLate = true
+      optional[String]("lateOutput").map(LateOutput(_, isRead = true))
     )
   }
 

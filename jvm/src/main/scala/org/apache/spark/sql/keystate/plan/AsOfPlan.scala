@@ -2,7 +2,6 @@ package org.apache.spark.sql.keystate.plan
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan, Project}
-import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
 
@@ -17,9 +16,7 @@ private[keystate] object AsOfPlan {
 
   def of(left: OperatorInput, right: OperatorInput, spec: AsOfSpec): LogicalPlan = {
     val plan = new AsOfPlan(left, right, spec).plan
-    spec.lateOutput.filterNot(_ => spec.readsLate).fold(plan) { late =>
-      LateOutput.note(plan, late)(of(left, right, spec.copy(readsLate = true)))
-    }
+    LateOutput.noted(plan, spec.late)(late => of(left, right, spec.copy(late = Some(late))))
   }
 }
 
@@ -63,17 +60,14 @@ private final class AsOfPlan(left: OperatorInput, right: OperatorInput, spec: As
       spec.matching,
       waits,
       spec.inner,
-      spec.late.nonEmpty
+      spec.readsLate
     )
-    val main = StructType(left.columns.map(asField) ++ shown.map(rightField))
-    val schema = spec.late.fold(main) { late =>
-      new StructType().add("main", main).add(late, DataTypeUtils.fromAttributes(left.columns))
-    }
+    val main = StructType(left.columns.map(OperatorInput.field) ++ shown.map(rightField))
     KeyedProcess.of(
       join,
       left.copy(rows = left.rows.copy(order = Nil)),
       Some(renewed -> InputRole.Ahead),
-      schema,
+      LateOutput.schema(main, spec.late, left.columns),
       operator(join)
     )
   }
@@ -92,8 +86,8 @@ private final class AsOfPlan(left: OperatorInput, right: OperatorInput, spec: As
       if (isStreaming) TimeMode.EventTime else TimeMode.NoTime,
       timers = true,
       state(AsOfJoin.RightRows, TimestampType, join.right.stored) +: waiting.toSeq,
-      sideOutputs = spec.late.nonEmpty,
-      lateOutputs = spec.late.toSeq.flatMap(_ => Seq(Some(1), None)),
+      sideOutputs = spec.readsLate,
+      lateOutputs = if (spec.readsLate) Seq(Some(1), None) else Nil,
       outputDelay = if (waits && spec.matching.looksAhead) delay else 0
     )
   }
@@ -149,7 +143,4 @@ private final class AsOfPlan(left: OperatorInput, right: OperatorInput, spec: As
     val name = if (taken) s"${column.name}${spec.suffix}" else column.name
     StructField(name, column.dataType)
   }
-
-  private def asField(column: Attribute) =
-    StructField(column.name, column.dataType, column.nullable)
 }

@@ -13,10 +13,8 @@ import org.apache.spark.sql.keystate.expression.{AsOfDirection, AsOfMatching}
   *   is added to the name of a right column that a left one has too
   * @param deleted
   *   the right column that says that a row deletes what its key had
-  * @param lateOutput
-  *   the name of the side output for late left rows, if there is one
-  * @param readsLate
-  *   whether it is read; else these rows are dropped
+  * @param late
+  *   the side output for late left rows, if there is one
   */
 private[keystate] final case class AsOfSpec(
     name: Option[String],
@@ -28,12 +26,9 @@ private[keystate] final case class AsOfSpec(
     inner: Boolean,
     waits: Boolean,
     deleted: Option[String],
-    lateOutput: Option[String],
-    readsLate: Boolean
+    late: Option[LateOutput]
 ) {
-
-  /** The side output that is read. */
-  def late: Option[String] = lateOutput.filter(_ => readsLate)
+  def readsLate: Boolean = late.exists(_.isRead)
 }
 
 private[keystate] object AsOfSpec {
@@ -61,8 +56,7 @@ private[keystate] object AsOfSpec {
       told[Boolean]("inner"),
       told[Boolean]("waits"),
       optional[String]("deleted"),
-      optional[String]("lateOutput"),
-      readsLate = true
+      optional[String]("lateOutput").map(LateOutput(_, isRead = true))
     )
   }
 }

@@ -1,23 +1,50 @@
 package org.apache.spark.sql.keystate.plan
 
+import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.trees.TreeNodeTag
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.types.StructType
 
-/** The side output for late rows of an operator of expressions: its plan is made again where that is
-  * read.
+/** The side output for late rows of an operator of expressions.
   *
-  * Relies on a Dataset whose logical plan is the object that it was made of, with its tags.
+  * @param isRead
+  *   whether it is read; else these rows are dropped
   */
+private[keystate] final case class LateOutput(name: String, isRead: Boolean) {
+  def read: LateOutput = copy(isRead = true)
+}
+
+/** Relies on a Dataset whose logical plan is the object that it was made of, with its tags. */
 private[keystate] object LateOutput {
+
+  /** The name of the output for what is no late row. */
+  val Main = "main"
+
   private val Reading = TreeNodeTag[(String, () => LogicalPlan)]("keystate.late")
 
-  /** Notes on a plan how to make the one that has the side output as well. */
-  def note(plan: LogicalPlan, name: String)(reading: => LogicalPlan): LogicalPlan = {
-    plan.setTagValue(Reading, name -> (() => reading))
+  /** A plan that knows how to be made again with the side output, if there is one that is not read.
+    */
+  def noted(plan: LogicalPlan, late: Option[LateOutput])(
+      reading: LateOutput => LogicalPlan
+  ): LogicalPlan = {
+    late.filterNot(_.isRead).foreach { output =>
+      plan.setTagValue(Reading, output.name -> (() => reading(output.read)))
+    }
     plan
   }
 
   /** The plan with the side output of this name. None if it has no such one. */
   def reading(plan: LogicalPlan, name: String): Option[LogicalPlan] =
     plan.getTagValue(Reading).collect { case (`name`, made) => made() }
+
+  /** The schema of results, and where late rows are read, of a struct for either.
+    *
+    * @param rows
+    *   the columns of late rows
+    */
+  def schema(main: StructType, late: Option[LateOutput], rows: Seq[Attribute]): StructType =
+    late.filter(_.isRead).fold(main) { output =>
+      new StructType().add(Main, main).add(output.name, DataTypeUtils.fromAttributes(rows))
+    }
 }

@@ -12,7 +12,7 @@ import org.apache.spark.sql.catalyst.plans.logical.{
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.catalyst.util.UnsafeRowUtils.isBinaryStable
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
-import org.apache.spark.sql.types.{MetadataBuilder, StructType, TimestampType}
+import org.apache.spark.sql.types.{MetadataBuilder, StructField, StructType, TimestampType}
 import org.apache.spark.sql.{AnalysisException, Column}
 
 import keystate.errors.KeystateErrors
@@ -86,6 +86,10 @@ private[keystate] final case class OperatorInput(child: LogicalPlan, rows: Input
 }
 
 private[keystate] object OperatorInput {
+
+  /** A column as a field of a schema: without its metadata, such as a watermark's mark. */
+  private[plan] def field(column: Attribute): StructField =
+    StructField(column.name, column.dataType, column.nullable)
 
   /** A key that is a column stays that column. For any other expression a column is added. */
   def byColumns(

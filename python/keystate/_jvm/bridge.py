@@ -28,7 +28,7 @@ from keystate._jvm.session import (
     state_store_provider,
 )
 from keystate._operators.aggregates import AggregateOperator, check_rows
-from keystate._operators.definition import Operator
+from keystate._operators.definition import Input, Operator
 from keystate._operators.joins import AsOfOperator
 from keystate._operators.schema_rows import SchemaRows
 from keystate._operators.task import task_function
@@ -121,14 +121,21 @@ def process(operator: Operator) -> DataFrame:
         return jvm.frame(
             session,
             "process",
-            [rows.df for rows in operator.inputs],
-            [list(rows.keys) for rows in operator.inputs],
-            [list(rows.order) for rows in operator.inputs],
+            *_read(operator.inputs),
             role,
             jvm.task(task),
             task.declared.output.json(),
             task.declared.spec.to_json(),
         )
+
+
+def _read(inputs: Sequence[Input]) -> tuple[list[Any], list[Any], list[Any]]:
+    """The rows, keys and orders of inputs."""
+    return (
+        [rows.df for rows in inputs],
+        [list(rows.keys) for rows in inputs],
+        [list(rows.order) for rows in inputs],
+    )
 
 
 def aggregate(operator: AggregateOperator) -> DataFrame:
@@ -160,16 +167,13 @@ def join_asof(operator: AsOfOperator) -> DataFrame:
         DeclarationError: the join is not well declared.
     """
     operator.check()
-    inputs = (operator.left, operator.right)
     session = operator.left.df.sparkSession
     jvm = _jvm(session)
     with _keystate_errors(jvm, DeclarationError):
         return jvm.frame(
             session,
             "joinAsOf",
-            [rows.df for rows in inputs],
-            [list(rows.keys) for rows in inputs],
-            [list(rows.order) for rows in inputs],
+            *_read((operator.left, operator.right)),
             operator.to_json(),
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from keystate._operators.definition import Input
+from keystate._operators.definition import Input, late_output_name
 from keystate._operators.schema_rows import SchemaRows
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
@@ -59,18 +59,15 @@ class AggregateOperator:
             DeclarationError: a side output is read that the operator does not have.
         """
         windows = self.windows
-        late = None if windows is None else windows.late_output
-        for tag in self.side_outputs:
-            if late is None or tag.tag_id != late.tag_id:
-                raise DeclarationError(
-                    f"there is no side output '{tag.tag_id}': aggregates have one for the late "
-                    "rows of windows, if side_output_late_data names it"
-                )
+        there = (
+            "aggregates have one for the late rows of windows, if side_output_late_data names it"
+        )
+        tag = None if windows is None else windows.late_output
         declared: dict[str, Any] = {
             "name": self.name,
             "maxParallelism": self.rows.max_parallelism,
             "eventTime": None if windows is None else windows.event_time,
-            "lateOutput": self.side_outputs[0].tag_id if self.side_outputs else None,
+            "lateOutput": late_output_name(self.side_outputs, tag, there),
             "windows": None,
         }
         if windows is not None:

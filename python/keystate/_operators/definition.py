@@ -152,6 +152,50 @@ def same_types(key: T.StructType, other: T.StructType) -> bool:
     return types == others
 
 
+def shared_parallelism(first: Input, second: Input, names: tuple[str, str]) -> int | None:
+    """The number of key groups of two keyed inputs that share state; ``None`` if none is given.
+
+    Args:
+        first: an input.
+        second: the other one.
+        names: what they are called in the message.
+
+    Raises:
+        DeclarationError: they have keys of other types, or other numbers.
+    """
+    keys = (first.key_type, second.key_type)
+    if not same_types(*keys):
+        ours, theirs = (key.simpleString()[len("struct") :] for key in keys)
+        raise DeclarationError(
+            "the key columns of both inputs must have the same types, in the same order: those "
+            f"of the {names[0]} are {ours}, of the {names[1]} {theirs}; cast them to one type"
+        )
+    told = {rows.max_parallelism for rows in (first, second)} - {None}
+    if len(told) > 1:
+        raise DeclarationError(
+            "streams that are connected have the same max_parallelism, got "
+            f"{first.max_parallelism} and {second.max_parallelism}"
+        )
+    return next(iter(told), None)
+
+
+def late_output_name(read: Sequence[OutputTag], late: OutputTag | None, there: str) -> str | None:
+    """The name of the side output for late rows, if it is read.
+
+    Args:
+        read: the side outputs that are read.
+        late: the only one that the operator has; ``None`` if it has none.
+        there: what the operator has, for the message.
+
+    Raises:
+        DeclarationError: another one is read.
+    """
+    for tag in read:
+        if late is None or tag.tag_id != late.tag_id:
+            raise DeclarationError(f"there is no side output '{tag.tag_id}': {there}")
+    return read[0].tag_id if read else None
+
+
 def check_late_output(tag: Any, row_type: T.StructType) -> None:
     """Raises DeclarationError when late rows can't go to a side output."""
     if not isinstance(tag, OutputTag):

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from keystate._operators.aggregates import check_rows
-from keystate._operators.definition import Input, check_late_output, same_types
+from keystate._operators.definition import (
+    Input,
+    check_late_output,
+    late_output_name,
+    shared_parallelism,
+)
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 
@@ -70,13 +75,6 @@ class AsOfOperator:
         tolerance = self.matching.tolerance
         if tolerance is not None and tolerance < 0:
             raise DeclarationError(f"the tolerance can't be negative, got {tolerance} us")
-        ours, theirs = self.left.key_type, self.right.key_type
-        if not same_types(ours, theirs):
-            left, right = (key.simpleString()[len("struct") :] for key in (ours, theirs))
-            raise DeclarationError(
-                "the key columns of both inputs must have the same types, in the same order: those "
-                f"of the left are {left}, of the right {right}; cast them to one type"
-            )
         if self.late_output is not None:
             check_late_output(self.late_output, self.left.row_type)
 
@@ -86,14 +84,10 @@ class AsOfOperator:
         Raises:
             DeclarationError: a side output is read that the operator does not have.
         """
-        for tag in self.side_outputs:
-            if self.late_output is None or tag.tag_id != self.late_output.tag_id:
-                raise DeclarationError(
-                    f"there is no side output '{tag.tag_id}': a join has one for late rows, if "
-                    "late_output names it"
-                )
+        there = "a join has one for late rows, if late_output names it"
+        late = late_output_name(self.side_outputs, self.late_output, there)
         match = self.matching
-        groups = self.left.max_parallelism or self.right.max_parallelism
+        groups = shared_parallelism(self.left, self.right, ("left", "right"))
         return json.dumps(
             {
                 "name": self.name,
@@ -107,6 +101,6 @@ class AsOfOperator:
                 "inner": self.how == "inner",
                 "waits": self.wait == "complete",
                 "deleted": self.deleted,
-                "lateOutput": self.side_outputs[0].tag_id if self.side_outputs else None,
+                "lateOutput": late,
             }
         )

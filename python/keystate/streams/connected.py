@@ -7,7 +7,13 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from keystate._operators.definition import Input, InputRole, Operator, SecondInput, same_types
+from keystate._operators.definition import (
+    Input,
+    InputRole,
+    Operator,
+    SecondInput,
+    shared_parallelism,
+)
 from keystate._operators.function_specs import co_plan
 from keystate._operators.given import given
 from keystate._operators.side_outputs import ResultDataFrame
@@ -46,22 +52,9 @@ class ConnectedStreams:
     """
 
     def __init__(self, first: Input, second: Input) -> None:
-        keys = (first.key_type, second.key_type)
-        if not same_types(*keys):
-            ours, theirs = (key.simpleString()[len("struct") :] for key in keys)
-            raise DeclarationError(
-                "the key columns of both inputs must have the same types, in the same order: those "
-                f"of the first are {ours}, of the second {theirs}; cast them to one type"
-            )
-        told = {rows.max_parallelism for rows in (first, second)} - {None}
-        if len(told) > 1:
-            raise DeclarationError(
-                "streams that are connected have the same max_parallelism, got "
-                f"{first.max_parallelism} and {second.max_parallelism}"
-            )
         self._first = first
         self._second = second
-        self._max_parallelism = next(iter(told), None)
+        self._max_parallelism = shared_parallelism(first, second, ("first", "second"))
 
     def process(
         self,

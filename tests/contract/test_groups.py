@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from keystate._spec.specs import StateSpec
-from keystate._worker.state import map_columns
-from keystate._worker.state.column_entries import Entries
-from keystate._worker.state.listed_columns import ListedColumns, narrowed, wide
+from keystate._worker.windows import window_columns
+from keystate._worker.windows.entries import Entries, grouped
 from keystate._worker.windows.groups import stable_order
+from keystate._worker.windows.listed_columns import ListedColumns, narrowed, wide
 from keystate.state.kinds import StateKind
 from pyspark.sql import types as T
 
@@ -35,9 +35,9 @@ def test_entries_of_a_key_and_window_are_together(size: tuple[int, int], far: in
         for _ in range(count):
             end = chance.randint(-3, 3) * 10 * far
             start = end - chance.randint(*size)
-            rows.append((chance.randrange(20), chance.randrange(2), end, start))
+            rows.append((chance.randrange(20), end, start))
         for sent in (rows, sorted(set(rows)), sorted(rows)):
-            groups = _entries(sent).groups()
+            groups = grouped(*(np.array([row[i] for row in sent], np.int64) for i in range(3)))
             found = np.split(groups.order, groups.starts[1:]) if len(groups) else []
             assert [[sent[i] for i in each.tolist()] for each in found] == [
                 [row] * sent.count(row) for row in sorted(set(sent))
@@ -45,11 +45,6 @@ def test_entries_of_a_key_and_window_are_together(size: tuple[int, int], far: in
             assert all(each.tolist() == sorted(each.tolist()) for each in found)
             if groups.are_alone:
                 assert sent == sorted(set(sent))
-
-
-def _entries(rows: list[tuple[int, int, int, int]]) -> Entries:
-    columns = [np.array([row[i] for row in rows], np.int64) for i in range(4)]
-    return Entries(*columns, [np.zeros(len(rows))], True)
 
 
 class _Documents(ListedColumns):
@@ -69,13 +64,13 @@ class _Documents(ListedColumns):
         self._count += many
         documents = pa.StructArray.from_arrays([["x" * size] * many], ["doc"]).cast(self._wide)
         none = np.zeros(many, np.int64)
-        entries = Entries(np.array(slots), none + 1, none + 10, none, [numbers, documents], False)
+        entries = Entries(np.array(slots), none + 10, none, [numbers, documents], none + 9)
         self._append(entries)
 
 
 def test_large_values_wait_for_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow has 2 GiB of strings at most, and so many bytes are soon there."""
-    monkeypatch.setattr(map_columns, "_MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(window_columns, "_MOST_BYTES", 1 << 20)
     state = _Documents()
     for _ in range(50):
         state.add_documents([0, 1], 200_000)

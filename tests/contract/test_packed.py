@@ -138,7 +138,7 @@ def test_a_message() -> None:
     assert got.values(Message.KEYS, struct_codec(struct_of(T.LongType()))) == [(7,)]
     assert got.values("s0", codec(T.IntegerType())) == [None]
     assert got.values("s1", codec(T.LongType())) == [5]
-    assert list(got.due()) == [(0, 1, 99)]
+    assert list(got.due()) == [(0, (1, 99))]
     assert PackedMessage(message({})).control().keys() == {
         Control.CACHE_EPOCH,
         Control.PROCESSING_TIME,
@@ -157,7 +157,7 @@ def test_either_form_is_read_from_bytes() -> None:
 
 
 def test_answers() -> None:
-    answer = packed_answer([b"12345678", b"x" * 16], 3, [(7, 1, -9, True)])
+    answer = packed_answer([b"12345678", b"x" * 16], 3, [(7, (1, -9), True)])
     assert in_bytes(answer) is answer
     assert answer.to_pydict() == {
         Answer.PACKED: [

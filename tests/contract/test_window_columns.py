@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 from keystate._spec.specs import StateSpec
 from keystate._types.codec import codec
-from keystate._worker.state.folded_columns import FoldedWindowColumns
 from keystate._worker.windows.folded import FoldedRows
+from keystate._worker.windows.folded_columns import FoldedColumns
 from keystate.state.kinds import StateKind
 from pyspark.sql import types as T
 
-KEY = T.StructType([T.StructField(name, T.LongType()) for name in ("open", "end", "start")])
+KEY = T.StructType([T.StructField(name, T.LongType()) for name in ("end", "start")])
 
 
 class Total:
@@ -40,7 +40,7 @@ class Stored:
         return pa.array([value for value in found if value], self._types[1])
 
     def scan(self, *_: Any) -> Iterator[Any]:
-        keys = [dict(zip(("open", "end", "start"), key)) for key in self.entries]
+        keys = [dict(zip(("end", "start"), key)) for key in self.entries]
         values = list(self.entries.values())
         yield (pa.array(keys, self._types[0]), pa.array(values, self._types[1])), None, None
 
@@ -53,19 +53,24 @@ def test_a_window_that_has_ended_is_not_read_again_in_the_next_generation() -> N
     spec = StateSpec("window-contents", StateKind.SORTED_MAP, "sorted map", T.LongType(), KEY)
     stored = Stored(spec)
     cursor = SimpleNamespace(client=stored, slot=None, row=None)
-    state = FoldedWindowColumns(spec, 0, cursor, Total(), None, 10_000)
+    state = FoldedColumns(spec, 0, cursor, 10_000, Total(), None)
     state._size, state._remote = 1, {0: set()}
-    window = numbers(0), numbers(2000), numbers(1000), FoldedRows.of_rows([1])
-    state.add(*window)
-    assert state.take_due(numbers(0), 5500).parts[1].tolist() == [1]
+    slots, ends, starts = window = numbers(0), numbers(2000), numbers(1000)
+    state.add(*window, FoldedRows.of_rows([1]))
+    assert state.take_due(state.due_here(5500), 5500).parts[1].tolist() == [1]
     put = state._take_changed(0, 1)
+    timers = [column.tolist() for column in state.take_timers()]
+    assert timers == [[0], [11_999], [2000], [1000]], "it is kept for late rows"
     ((key, value),) = zip(state._keys_of(put).to_pylist(), state._values(put.parts).to_pylist())
     stored.entries[tuple(key.values())] = value
     state.new_generation()
     state._size, state._away = 1, numbers(0)
     state._loaded(0, numbers(0))
     state._append(state._carried(0, numbers(0)))
-    assert len(state.take_due(numbers(0), 6000)) == 0
+    assert not state.due_here(6000).any()
     fired: list[Any] = []
-    state.add_late(*window, lambda window, accumulator: fired.append((window, accumulator)))
+    late = FoldedRows.of_rows([1])
+    state.add_late(*window, late, lambda window, accumulator: fired.append((window, accumulator)))
     assert fired == [((2000, 1000), 2)]
+    due = state.due_by((slots, numbers(11_999), ends, starts))
+    assert len(state.take_due(due, 12_000)) == 0 and len(state._merge()) == 0

@@ -25,7 +25,7 @@ from keystate import (
     TimeDomain,
     ValueStateDescriptor,
 )
-from keystate.errors import KeystateError
+from keystate.errors import CheckpointError, KeystateError
 from keystate.testing import KeyedProcessHarness
 from keystate.windows import (
     ContinuousEventTimeTrigger,
@@ -36,7 +36,6 @@ from keystate.windows import (
     EventTimeTrigger,
     GlobalWindows,
     MergingWindowAssigner,
-    ProcessingTimeSessionWindows,
     ProcessWindowFunction,
     PurgingTrigger,
     SlidingEventTimeWindows,
@@ -50,7 +49,6 @@ from keystate.windows import (
 )
 
 from tests.attributes import Attributes
-from tests.contract.generations import run
 from tests.contract.window_cases import (
     CASES,
     OUTPUT,
@@ -277,19 +275,21 @@ def check_one_by_one(
     [(by_aggregate, by_opened_aggregate), (by_list, by_opened_list)],
     ids=["aggregate", "list"],
 )
-def test_a_key_has_one_timer_where_rows_come_many_at_a_time(
-    ways: Any, lateness: int, restarts: bool
+@pytest.mark.parametrize("back", [False, True], ids=["grouped", "one by one"])
+def test_each_window_has_a_timer_of_its_own(
+    ways: Any, back: bool, lateness: int, restarts: bool
 ) -> None:
-    """Its windows fire on time, one after the other, also if a restart goes to rows one by one."""
+    """Its windows fire on time, one after the other, also if a restart goes on in the other way."""
     sliding = window(SlidingEventTimeWindows.of(1000, 250)).allowed_lateness(lateness)
-    many, one_by_one = (way(sliding) for way in ways)
-    harness = harness_of(many)
+    first, second = (way(sliding) for way in (reversed(ways) if back else ways))
+    harness = harness_of(first)
     harness.process_batch([("a", 1, at(100)), ("a", 2, at(1100))])
-    if not lateness or ways[0] is by_aggregate:
-        assert harness.timers("a") == [(TimeDomain.EVENT_TIME, 249)]
+    ends = [*range(250, 1001, 250), *range(1250, 2001, 250)]
+    timers = [(TimeDomain.EVENT_TIME, end - 1, (end - 1000, end)) for end in ends]
+    assert harness.timers("a") == timers
     for watermark in range(124, 2400, 125):
         if restarts and watermark == 624:
-            harness = KeyedProcessHarness.restore(harness.snapshot(), one_by_one)
+            harness = KeyedProcessHarness.restore(harness.snapshot(), second)
         fired = [row[3] for row in harness.advance_watermark(watermark)]
         assert fired == ([watermark] if watermark % 250 == 249 and watermark < 2000 else [])
     assert harness.num_keys == 0
@@ -346,76 +346,39 @@ def test_new_windows_fire_on_time_by_another_lateness(
         assert harness.num_keys == 0
 
 
-both_clocks = pytest.mark.parametrize(
-    ("by_time", "by_clock"),
+_TUMBLING_CLOCK = TumblingProcessingTimeWindows.of(1000)
+_SESSIONS = EventTimeSessionWindows.with_gap(1000)
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize(
+    ("one", "other"),
     [
-        (TumblingEventTimeWindows.of(1000), TumblingProcessingTimeWindows.of(1000)),
-        (EventTimeSessionWindows.with_gap(1000), ProcessingTimeSessionWindows.with_gap(1000)),
+        (by_aggregate(window(TUMBLING)), by_aggregate(window(_TUMBLING_CLOCK))),
+        (by_list(window(TUMBLING)), by_opened_list(window(_TUMBLING_CLOCK))),
+        (by_opened_aggregate(window(TUMBLING)), by_aggregate(window(_SESSIONS))),
+        (by_aggregate(window(TUMBLING)), by_list(window(TUMBLING))),
+        (by_list(window(_SESSIONS)), by_reduce(window(_SESSIONS))),
+        (by_list(window(GlobalWindows.create())), by_reduce(window(GlobalWindows.create()))),
     ],
-    ids=["tumbling", "sessions"],
+    ids=["clock", "clock of lists", "merging", "contents", "contents of sessions", "global"],
 )
-all_ways = pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (before, after)
-        for ways in ((by_aggregate, by_opened_aggregate), (by_list, by_opened_list))
-        for before in ways
-        for after in ways
-    ],
-)
-
-
-@both_clocks
-@all_ways
-@pytest.mark.parametrize("to_clock", [False, True])
-@pytest.mark.parametrize("watermark_moves", [False, True])
-@pytest.mark.parametrize("cut", [None, 0, 1])
-def test_windows_by_the_other_clock_after_a_restart(
-    by_time: Any,
-    by_clock: Any,
-    watermark_moves: bool,
-    to_clock: bool,
-    before: Any,
-    after: Any,
-    cut: int | None,
-) -> None:
-    """Also in generations of keys, and where maps stay with the JVM."""
-    assigners = (by_time, by_clock) if to_clock else (by_clock, by_time)
-    one, other = (way(window(each)) for way, each in zip((before, after), assigners))
-    harness = harness_of(one)
-    harness.set_processing_time(100)
-    harness.process_batch([("a", 1, at(100)), ("b", 1, at(100))], watermark=50)
-    harness = KeyedProcessHarness.restore(harness.snapshot(), other)
-    if cut is not None:
-        cuts, job = random.Random(cut), harness._job
-        job.run = lambda rows, elements, clock, before: run(job, cuts, rows, clock, before)
-    fired = harness.set_processing_time(2500)
-    fired += harness.process_batch([("a", 2, at(2500))], watermark=2400)
-    for time in (3500, 5000):
-        fired += harness.set_processing_time(time)
-        if watermark_moves or not to_clock:
-            fired += harness.advance_watermark(time)
-    ends = (999, 2999) if isinstance(by_time, TumblingEventTimeWindows) else (1099, 3499)
-    expected = [("a", 1, ends[0]), ("a", 2, ends[1]), ("b", 1, ends[0])]
-    assert sorted((*row[:2], row[3]) for row in fired) == expected
-    assert harness.num_keys == 0
-
-
-@both_clocks
-@all_ways
-def test_windows_that_are_kept_for_late_rows_do_not_fire_by_the_clock(
-    by_time: Any, by_clock: Any, before: Any, after: Any
-) -> None:
-    harness = harness_of(before(window(by_time).allowed_lateness(5000)))
+def test_open_windows_keep_clock_merging_and_contents(one: Any, other: Any, back: bool) -> None:
+    before, after = (other, one) if back else (one, other)
+    harness = harness_of(before)
     harness.process_batch([("a", 1, at(100))], watermark=50)
-    assert len(harness.advance_watermark(1500)) == 1
-    harness = KeyedProcessHarness.restore(harness.snapshot(), after(window(by_clock)))
-    harness.set_processing_time(2500)
-    fired = harness.process_batch([("a", 2, at(2500))], watermark=2400)
-    fired += [row for time in (3600, 9000) for row in harness.set_processing_time(time)]
-    assert [row.total for row in fired] == [2]
-    harness.advance_watermark(10_000)
-    assert harness.num_keys == 0
+    kept = harness.snapshot()
+    with pytest.raises(CheckpointError, match=r"KEYSTATE_OPEN_WINDOWS.*there are: "):
+        KeyedProcessHarness.restore(kept, after)
+    KeyedProcessHarness.restore(kept, before)
+    if harness.timers("a"):
+        harness.advance_watermark(10**6)
+        harness.set_processing_time(10**6)
+        harness = KeyedProcessHarness.restore(harness.snapshot(), after)
+        harness.process_batch([("a", 2, at(2 * 10**6))])
+        fired = harness.advance_watermark(10**7) + harness.set_processing_time(10**7)
+        assert [row.total for row in fired] == [2]
+        assert harness.num_keys == 0
 
 
 @dataclass
@@ -1319,23 +1282,6 @@ def test_a_session_that_grows_past_its_end_fires_once_for_a_late_row() -> None:
     assert harness.advance_watermark(9500) == []
     assert harness.advance_watermark(60_000) == []
     assert harness.num_keys == 0
-
-
-@pytest.mark.parametrize("back", [False, True])
-@pytest.mark.parametrize("build", [by_list, by_reduce, by_aggregate])
-def test_sessions_and_other_windows_can_not_go_on_as_each_other(build: Any, back: bool) -> None:
-    """Windows that are open at such a change never fire."""
-    trigger = PurgingTrigger.of(EventTimeTrigger.create())
-    kinds = [window(EventTimeSessionWindows.with_gap(3000)), window(TUMBLING)]
-    for late in (0, 5000):
-        for kind in (kinds[0], kinds[0].trigger(trigger)):
-            rules = [build(each.allowed_lateness(late)) for each in (kind, kinds[1])]
-            before, after = reversed(rules) if back else rules
-            harness = harness_of(before)
-            harness.process(("a", 1, None), 1000)
-            harness = KeyedProcessHarness.restore(harness.snapshot(), after)
-            harness.process(("a", 2, None), 20_000)
-            assert [row.total for row in harness.advance_watermark(60_000)] == [2]
 
 
 class Again(EventTimeTrigger):

@@ -129,6 +129,7 @@ def operator_spec(operator: Operator, function: SentFunction) -> OperatorSpec:
         raise DeclarationError(
             "a function of broadcast elements can't have operator state: keep it in broadcast state"
         )
+    of_windows = function_spec.style is Style.WINDOWS
     inputs = (operator.rows,) if second is None else (operator.rows, second)
     return OperatorSpec(
         name=operator.name,
@@ -146,8 +147,9 @@ def operator_spec(operator: Operator, function: SentFunction) -> OperatorSpec:
             InputSpec(_index_of(each.late_output, operator), each.shape) for each in inputs
         ),
         takes=Takes(
-            late_rows=function_spec.style is Style.WINDOWS,
+            late_rows=of_windows,
             columns=function_spec.style in (Style.BATCHES, Style.WINDOWS),
+            windows=function_spec.function.windows if of_windows else None,
         ),
     )
 

@@ -28,6 +28,8 @@ class Message:
     TIMER_KEY_INDEXES: Final = "timer_key_indexes"
     TIMER_DOMAINS: Final = "timer_domains"
     TIMER_TIMES: Final = "timer_times"
+    TIMER_WINDOW_ENDS: Final = "timer_window_ends"
+    TIMER_WINDOW_STARTS: Final = "timer_window_starts"
     BROADCAST: Final = "broadcast"
     PACKED: Final = "packed"
 
@@ -43,6 +45,8 @@ class Answer:
     TIMER_DOMAIN: Final = "timer_domain"
     TIMER_TIME: Final = "timer_time"
     TIMER_SET: Final = "timer_set"
+    TIMER_WINDOW_END: Final = "timer_window_end"
+    TIMER_WINDOW_START: Final = "timer_window_start"
     OPERATOR_TAG: Final = "operator_tag"
     OPERATOR_STATE: Final = "operator_state"
     RAW_GROUPS: Final = "raw_groups"
@@ -57,6 +61,15 @@ class Metrics:
     SUM: Final = "sum"
     MIN: Final = "min"
     MAX: Final = "max"
+
+
+#: The numbers of the clocks of timers.
+EVENT_TIME: Final = 0
+PROCESSING_TIME: Final = 1
+
+
+#: The names of the states with what windows hold: accumulators, those of merged windows, and rows.
+WINDOW_CONTENTS: Final = ("window-contents", "session-contents", "window-elements")
 
 
 class Part:
@@ -187,6 +200,7 @@ class OperatorFields:
     LATE_OUTPUTS: Final = "late_outputs"
     TAKES_LATE_ROWS: Final = "takes_late_rows"
     TAKES_COLUMNS: Final = "takes_columns"
+    WINDOWS: Final = "windows"
 
 
 class StateFields:

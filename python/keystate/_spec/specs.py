@@ -143,10 +143,13 @@ class Takes:
     Attributes:
         late_rows: whether it takes late rows as it takes others.
         columns: whether what calls it reads columns of Arrow, not rows.
+        windows: what the checkpoint records of its windows, if it puts rows into some: then its
+            timers belong to a key and a window.
     """
 
     late_rows: bool = False
     columns: bool = False
+    windows: str | None = None
 
 
 @dataclass(frozen=True)
@@ -180,6 +183,11 @@ class OperatorSpec:
     takes: Takes = Takes()
 
     @property
+    def windows(self) -> str | None:
+        """What the checkpoint records of its windows, if it has some."""
+        return self.takes.windows
+
+    @property
     def lists(self) -> tuple[StateSpec, ...]:
         """The operator states."""
         return tuple(state for state, _ in self.subtask_state.lists) if self.subtask_state else ()
@@ -203,6 +211,7 @@ class OperatorSpec:
                 names.LATE_OUTPUTS: [each.late_output for each in self.inputs],
                 names.TAKES_LATE_ROWS: self.takes.late_rows,
                 names.TAKES_COLUMNS: self.takes.columns,
+                names.WINDOWS: self.windows,
             }
         )
 

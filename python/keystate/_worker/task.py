@@ -124,7 +124,7 @@ class TaskFunction:
 #: Operators by module and class. Each is loaded when a function is opened: the driver needs none,
 #: and some need what others don't, such as numpy or asyncio.
 _OPERATORS = {
-    Style.WINDOWS: ("windows", "windows_operator"),
+    Style.WINDOWS: ("window_operators", "windows_operator"),
     Style.BATCHES: ("batches", "BatchOperator"),
     Style.ASYNC: ("asynchronous", "AsyncOperator"),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from keystate._types.canonical import by_key, same
 from keystate._types.codec import shorten
-from keystate.functions import TimeDomain
+from keystate.functions.timers import SetTimer
 from keystate.state.kinds import TIMERS
 
 #: Stands for a missing entry, since an entry of a map can be null.
@@ -63,6 +63,7 @@ def _change(name: str, before: Any, after: Any, texts: tuple[str, str, str]) -> 
     return form.format(name=name, was=shorten(before), now=shorten(after))
 
 
-def _timer(timer: tuple[TimeDomain, int]) -> str:
-    domain, time = timer
-    return f"{domain.name.lower().replace('_', ' ')} {moment(time)}"
+def _timer(timer: SetTimer) -> str:
+    domain, time, *windows = timer
+    of = "".join(f" of the window from {moment(start)} to {moment(end)}" for start, end in windows)
+    return f"{domain.name.lower().replace('_', ' ')} {moment(time)}{of}"

@@ -15,7 +15,7 @@ from keystate._types.canonical import same
 from keystate._types.plain import to_json
 from keystate.checkpoints.lookup import decoded, key_columns, key_stream
 from keystate.checkpoints.shown import Shown
-from keystate.functions import TimeDomain
+from keystate.functions.timers import SetTimer, set_timer_of
 from keystate.state.kinds import TIMERS, StateKind
 
 _NEWEST = 2**63 - 1
@@ -52,7 +52,8 @@ class KeyVersion:
         time: the micro-batch's recorded time, in ms since the epoch.
         watermark: the micro-batch's watermark, in ms since the epoch; 0 while there is none.
         states: the states' values by name, without states that have nothing.
-        timers: the timers that are set: domains and times in ms, in order.
+        timers: the timers that are set, in order: domains and times in ms, and of a window's timer
+            the window's start and end.
         changes: the changes since the version before; for the first kept version, all values.
     """
 
@@ -61,7 +62,7 @@ class KeyVersion:
     time: int | None
     watermark: int | None
     states: dict[str, Any]
-    timers: list[tuple[TimeDomain, int]]
+    timers: list[SetTimer]
     changes: tuple[Change, ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -155,7 +156,7 @@ def _version(found: dict[str, Any], before: KeyVersion | None, is_whole: bool) -
     states = {name: value for name, value in states.items() if value is not None}
     timers = [] if before is None else before.timers
     if found.get("timers") is not None:
-        timers = [(TimeDomain(domain), time) for domain, time in found["timers"]]
+        timers = [set_timer_of(*timer) for timer in found["timers"]]
     names = dict.fromkeys([*was, *states])
     changes = [Change(name, was.get(name), states.get(name)) for name in names]
     changes.append(Change(TIMERS, [] if before is None else before.timers, timers))

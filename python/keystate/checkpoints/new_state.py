@@ -74,13 +74,14 @@ def empty_stream(spark: SparkSession, key: T.StructType) -> DataFrame:
     return stream.toDF(time, *key.names)
 
 
-def state_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFrame:
+def state_rows(df: Any, name: str, spec: StateSpec | None, key: T.StructType) -> DataFrame:
     """A DataFrame with the key as a struct, then the columns of an entry of the state.
 
     Broadcast state has no key.
 
     Args:
         df: the user's DataFrame.
+        name: the name of the state, or of timers.
         spec: the state; ``None`` for timers.
         key: the key's columns.
 
@@ -88,7 +89,6 @@ def state_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFrame:
         DeclarationError: a column is missing, or `df` is no batch DataFrame.
         StateTypeError: a column has another type.
     """
-    name = TIMERS if spec is None else spec.name
     if not isinstance(df, DataFrame) or df.isStreaming:
         raise DeclarationError(f"state '{name}': expected a batch DataFrame, got {df!r}")
     check_distinct(df.schema, f"the DataFrame of state '{name}'")
@@ -99,26 +99,25 @@ def state_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFrame:
             typed(df, name, "position", T.LongType(), "") if given
             else F.monotonically_increasing_id().alias("position")
         )  # fmt: skip
-    for column, kind, field in _entry_columns(spec):
+    for column, kind, field in _entry_columns(name, spec):
         columns.append(typed(df, name, column, kind, field))
     return df.select(*columns)
 
 
-def rekeyed_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFrame:
+def rekeyed_rows(df: Any, name: str, spec: StateSpec | None, key: T.StructType) -> DataFrame:
     """The rows of :func:`state_rows`, for rows with a new key.
 
     Raises:
         DeclarationError: as for :func:`state_rows`, or the rows have both ``key`` and its fields:
             a struct of the same type may be the old key.
     """
-    rows = state_rows(df, spec, key)
-    of_state = {"key", "position", *(column for column, _, _ in _entry_columns(spec))}
+    rows = state_rows(df, name, spec, key)
+    of_state = {"key", "position", *(column for column, _, _ in _entry_columns(name, spec))}
     if (
         "key" in df.columns
         and _same(df.schema["key"].dataType, key)
         and all(name in df.columns and name not in of_state for name in key.names)
     ):
-        name = TIMERS if spec is None else spec.name
         raise DeclarationError(
             f"the rows of state '{name}' have their key twice, as the struct 'key' and as the "
             f"columns {', '.join(key.names)}: drop the one that is not the new key"
@@ -126,13 +125,18 @@ def rekeyed_rows(df: Any, spec: StateSpec | None, key: T.StructType) -> DataFram
     return rows
 
 
-def _entry_columns(spec: StateSpec | None) -> list[tuple[str, T.DataType, str]]:
+#: A window of a timer: its end and start, in ms.
+_WINDOW = T.StructType([T.StructField(name, T.LongType()) for name in ("end", "start")])
+
+
+def _entry_columns(name: str, spec: StateSpec | None) -> list[tuple[str, T.DataType, str]]:
     """Name and type of each column, and its field in the struct that Spark's reader returns."""
     if spec is None:
-        return [
+        timers: list[tuple[str, T.DataType, str]] = [
             ("time_domain", T.StringType(), ""),
             ("expiration_timestamp_ms", T.LongType(), ""),
         ]
+        return timers if name == TIMERS else [*timers, ("window", _WINDOW, "")]
     if spec.kind == StateKind.LIST:
         return [("list_element", spec.value_type, "value")]
     if spec.key_type is not None:

@@ -11,7 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from keystate._jvm.written import WrittenOperator
-from keystate._spec.specs import OperatorSpec, StateSpec, check_name, check_names, resolve_state
+from keystate._spec.specs import (
+    OperatorSpec,
+    StateSpec,
+    Takes,
+    check_name,
+    check_names,
+    resolve_state,
+)
 from keystate._spec.time_mode import STORED, TimeMode, time_mode_of
 from keystate.checkpoints.new_state import (
     empty_stream,
@@ -25,9 +32,10 @@ from keystate.checkpoints.state_reader import StateReader
 from keystate.checkpoints.stored_types import stored_type
 from keystate.errors import CheckpointError, DeclarationError
 from keystate.state import KeyOrder, StateDescriptor, TypeLike
-from keystate.state.kinds import KEYED, TIMERS, StateKind
+from keystate.state.kinds import KEYED, TIMERS, WINDOW_TIMERS, StateKind
 
 _RAW_KEYED = "$raw_keyed"
+_TIMERS = frozenset({TIMERS, WINDOW_TIMERS})
 
 
 @dataclass
@@ -85,7 +93,7 @@ class OperatorDraft:
             return df
         key = df.schema["key"].dataType
         assert isinstance(key, T.StructType)
-        return state_rows(df, spec, key)
+        return state_rows(df, state, spec, key)
 
     def replace(self, state: str, df: DataFrame) -> None:
         """Writes these rows in place of the state's."""
@@ -97,14 +105,15 @@ class OperatorDraft:
             self.lists.replace(state, df)
         else:
             keyed = spec is None or spec.kind != StateKind.BROADCAST
-            self.rows[state] = state_rows(df, spec, self.key_type() if keyed else T.StructType())
+            key = self.key_type() if keyed else T.StructType()
+            self.rows[state] = state_rows(df, state, spec, key)
         self._changed(state)
 
     def add(self, descriptor: StateDescriptor, df: DataFrame) -> None:
         """Adds a state with these rows."""
         spec = resolve_state(descriptor)
         self._check_free(spec.name)
-        self.rows[spec.name] = state_rows(df, spec, self.key_type())
+        self.rows[spec.name] = state_rows(df, spec.name, spec, self.key_type())
         self.specs[spec.name] = spec
         self.edited = True
 
@@ -157,7 +166,7 @@ class OperatorDraft:
             name: spec for name, spec in self.specs.items() if spec is None or spec.kind in KEYED
         }
         rows = {
-            name: rekeyed_rows(change(self.read(session, name)), spec, key_type)
+            name: rekeyed_rows(change(self.read(session, name)), name, spec, key_type)
             for name, spec in keyed.items()
         }
         self.rows.update(rows)
@@ -191,9 +200,10 @@ class OperatorDraft:
             None,
             self.max_parallelism,
             self.time_mode,
-            TIMERS in self.specs,
+            not _TIMERS.isdisjoint(self.specs),
             tuple(one for one in new if one.kind != StateKind.BROADCAST),
             broadcast=tuple(one for one in new if one.kind == StateKind.BROADCAST),
+            takes=Takes(windows=self._windows() if WINDOW_TIMERS in self.specs else None),
         )
         check_names(spec)
         return WrittenOperator(
@@ -230,9 +240,17 @@ class OperatorDraft:
         )
 
     def _has_raw_keyed(self) -> bool:
+        return any(one["entries"] != 0 for one in self._found(_RAW_KEYED))
+
+    def _windows(self) -> str:
+        """What the checkpoint records of the operator's windows."""
+        recorded: str = self._found(WINDOW_TIMERS)[0]["properties"]["windows"]
+        return recorded
+
+    def _found(self, state: str) -> list[dict[str, Any]]:
         found = self._reader().found["operators"]
         (states,) = (one["states"] for one in found if one["id"] == self.number)
-        return any(one["name"] == _RAW_KEYED and one["entries"] != 0 for one in states)
+        return [one for one in states if one["name"] == state]
 
     def _reader(self) -> StateReader:
         assert self.reader is not None
@@ -272,7 +290,7 @@ def stored_operator(reader: StateReader, operator: dict[str, Any]) -> OperatorDr
             specs.update((one, _unkeyed(one, StateKind.OPERATOR_LIST)) for one in lists.names)
         elif name == _RAW_KEYED:
             specs[name] = _unkeyed(name, StateKind.RAW_KEYED)
-        elif name == TIMERS:
+        elif name in _TIMERS:
             specs[name] = None
         elif "valueType" in known:
             key = known.get("keyType")
@@ -323,7 +341,7 @@ def new_operator(
                 f"the function has no {'timers' if name == TIMERS else f'state {name!r}'}, it has "
                 f"{', '.join(known) or 'none'}"
             )
-    rows = {name: state_rows(df, known[name], key_type) for name, df in given.items()}
+    rows = {name: state_rows(df, name, known[name], key_type) for name, df in given.items()}
     return OperatorDraft(
         number, None, max_parallelism, spec.time_mode, known, {}, rows, key=key_type, edited=True
     )

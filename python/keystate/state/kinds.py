@@ -6,6 +6,8 @@ import enum
 
 #: The name that an operator's timers have among its states.
 TIMERS = "$timers"
+#: The name of the timers of a function of windows.
+WINDOW_TIMERS = "$window_timers"
 
 
 class StateKind(str, enum.Enum):
@@ -23,6 +25,7 @@ class StateKind(str, enum.Enum):
     OPERATOR_LIST = "operator_list"
     RAW_KEYED = "raw_keyed"
     TIMERS = "timers"
+    WINDOW_TIMERS = "window_timers"
     #: Internal state that Keystate keeps beside broadcast state.
     BROADCAST_TAG = "broadcast_tag"
 

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Row
 from keystate._operators.schema_rows import SchemaRows
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag, TimeDomain
+from keystate.functions.timers import SetTimer
 from keystate.testing._job import Clock, Held, Job
 from keystate.testing._rows import Rows
 from keystate.testing._setup import Setup
@@ -101,7 +102,8 @@ class OperatorHarness:
 
         Raises:
             CheckpointError: a state of the function has another kind or type in the snapshot, or
-                states and timers have another key.
+                states and timers have another key; or windows are open that the function can't go
+                on with.
         """
         if isinstance(fn, SchemaRows):
             harness = cls.of(fn, parallelism=parallelism, **changed)
@@ -114,7 +116,13 @@ class OperatorHarness:
             make: Any = cls  # each class has arguments of its own
             harness = make(fn, parallelism=parallelism, **{**snapshot.arguments, **changed})
         harness._clock = Clock(**snapshot.clock)
-        held = Held(snapshot.states, snapshot.timers, snapshot.operator, snapshot.broadcast)
+        held = Held(
+            snapshot.states,
+            snapshot.timers,
+            snapshot.operator,
+            snapshot.broadcast,
+            snapshot.windows,
+        )
         harness._job.restore(held, harness._clock)
         if snapshot.initial is not None:
             harness._initial = snapshot.initial
@@ -234,16 +242,24 @@ class OperatorHarness:
                 return
         raise DeclarationError(f"the function has no state '{name}'")
 
-    def set_timer(self, key: Any, domain: TimeDomain, time: int) -> None:
+    def set_timer(
+        self,
+        key: Any,
+        domain: TimeDomain,
+        time: int,
+        window: tuple[int, int] | None = None,
+    ) -> None:
         """Sets a timer before the first micro-batch; it fires once its clock reaches its time.
 
         Args:
             key: the bare value for one key column, a tuple for several.
             domain: the clock.
             time: in ms since the epoch.
+            window: for a function of windows the start and the end of the timer's window, in ms.
         """
         own = self._job.keys.of_user(key)
-        timer = Timer(time, self._job.keys.group(own), domain.value, own)
+        of = () if window is None else (window[1], window[0])
+        timer = Timer(time, self._job.keys.group(own), domain.value, own, of)
         self._job.timers.change(timer, True)
 
     # -- looking at it ---------------------------------------------------------------------------
@@ -286,13 +302,15 @@ class OperatorHarness:
             raise DeclarationError(f"the function has no broadcast state '{name}'")
         return entries
 
-    def timers(self, key: Any) -> list[tuple[TimeDomain, int]]:
-        """A key's timers that are set: domain and time in ms."""
+    def timers(self, key: Any) -> list[SetTimer]:
+        """A key's timers that are set: domain and time in ms.
+
+        Those of a function of windows have the start and the end of their window too.
+        """
         wanted = self._job.keys.of_user(key)
-        return sorted(
-            ((TimeDomain(t.domain), t.time) for t in self._job.timers if t.key == wanted),
-            key=lambda timer: (timer[1], timer[0].value),
-        )
+        mine = [timer for timer in self._job.timers if timer.key == wanted]
+        mine.sort(key=lambda timer: (timer.time, timer.domain, timer.window))
+        return [timer.shown for timer in mine]
 
     def subtask_of(self, key: Any) -> int:
         """The index of the subtask that has a key."""

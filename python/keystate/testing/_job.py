@@ -20,7 +20,7 @@ from keystate.testing._keys import Keys
 from keystate.testing._operator_state import OperatorStates
 from keystate.testing._rows import Rows
 from keystate.testing._setup import Setup
-from keystate.testing._snapshot import StoredStates, StoredTimers, readable
+from keystate.testing._snapshot import StoredStates, StoredTimers, check_windows, readable
 from keystate.testing._stores import Store, Timer, Timers
 from keystate.testing._subtask import Outcome, Subtask, Told, Work
 
@@ -48,6 +48,7 @@ class Held(NamedTuple):
     timers: StoredTimers
     operator: dict[str, Any]
     broadcast: list[Copy]
+    windows: str | None = None
 
 
 class Job:
@@ -106,15 +107,17 @@ class Job:
             states[store.spec.name] = (store.spec, self.keys.encode(keys), columns, times)
         timers = list(self.timers)
         timer_keys = self.keys.encode([timer.key for timer in timers])
-        set_timers = [(timer.domain, timer.time) for timer in timers]
+        set_timers = [(timer.domain, timer.time, *timer.window) for timer in timers]
         broadcast = [copy.copy() for copy in self.broadcast]
-        return Held(states, (set_timers, timer_keys), self._operator_states.snapshot(), broadcast)
+        operator, windows = self._operator_states.snapshot(), self._spec.windows
+        return Held(states, (set_timers, timer_keys), operator, broadcast, windows)
 
     def restore(self, held: Held, clock: Clock) -> None:
         """Takes in a snapshot, where there is no state yet.
 
         Raises:
-            CheckpointError: a state has another kind or type in it, or another key.
+            CheckpointError: a state has another kind or type in it, or another key; or windows are
+                open that the function can't go on with.
         """
         # All states count: those that are not declared now are kept.
         keys_of = {name: self.keys.restored(kept[1]) for name, kept in held.states.items()}
@@ -131,8 +134,11 @@ class Job:
         for index, copy in enumerate(self.broadcast):
             copy.restore(held.broadcast[index % len(held.broadcast)], readable)
         timers, timer_keys = held.timers
-        for (domain, time), key in zip(timers, self.keys.restored(timer_keys) if timers else ()):
-            self.timers.change(Timer(time, self.keys.group(key), domain, key), True)
+        restored = self.keys.restored(timer_keys) if timers else ()
+        check_windows(held.windows, self._spec, timers, held.states)
+        for (domain, time, *window), key in zip(timers, restored):
+            timer = Timer(time, self.keys.group(key), domain, key, tuple(window))
+            self.timers.change(timer, True)
 
     def _go_back(self, held: Held, clock: Clock) -> None:
         self.stores[:] = [make_store(state, i) for i, state in enumerate(self._spec.states)]
@@ -177,6 +183,8 @@ class Job:
             raise
         # All have done their part: as a query, which commits a micro-batch whole or not at all.
         for index, outcome in outcomes.items():
+            for timer in work[index].timers:  # as the JVM does when it sends them
+                self.timers.change(timer, False)
             emitted[index] += self._take_in(outcome)
             if self._spec.subtask_state is not None:
                 self._operator_states.apply(index, outcome.messages[-1])

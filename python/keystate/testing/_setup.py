@@ -12,7 +12,6 @@ from keystate._operators.task import task_function
 from keystate._spec.protocol import Control
 from keystate._spec.specs import DELAY_KEY
 from keystate._spec.time_mode import TimeMode
-from keystate._worker.calls.function_spec import Style
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 
@@ -60,15 +59,6 @@ class Setup:
             raise DeclarationError(
                 "time_mode 'event_time' needs the event_time column", code="KEYSTATE_NO_WATERMARK"
             )
-
-    @property
-    def timers_compare(self) -> bool:
-        """Whether the timers are the same however its rows come in messages.
-
-        Those of windows are not: a key has one for the first of its windows each time that it
-        answers. Which windows there are, and when they fire, is in their states.
-        """
-        return self.operator.function_spec.style is not Style.WINDOWS
 
     @property
     def inputs(self) -> list[Input]:

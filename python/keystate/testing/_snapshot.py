@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from keystate._spec.protocol import Part
-from keystate._spec.specs import StateSpec
+from keystate._spec.protocol import WINDOW_CONTENTS, Part
+from keystate._spec.specs import OperatorSpec, StateSpec
 from keystate._types.codec.evolution import Unreadable, read_as
 from keystate.errors import CheckpointError
 from keystate.state.kinds import StateKind
@@ -18,8 +19,8 @@ from keystate.testing._broadcast import Copy
 #: By name each state, the keys that have it, what they have, and when that was last used.
 StoredStates = dict[str, tuple[StateSpec, pa.Array, dict[str, pa.Array], list[Any] | None]]
 
-#: Domain and time of each timer that is set, and their keys.
-StoredTimers = tuple[list[tuple[int, int]], pa.Array]
+#: Domain and time of each timer that is set, with its window if it has one, and their keys.
+StoredTimers = tuple[list[tuple[int, ...]], pa.Array]
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Snapshot:
         timers: domain and time of each timer that is set, and their keys.
         operator: the operator state of each subtask, and raw streams.
         broadcast: the copy of the broadcast states that each subtask has.
+        windows: what is recorded of the windows, if the function has some.
         initial: the initial state, if there was no micro-batch yet that takes it.
     """
 
@@ -44,6 +46,7 @@ class Snapshot:
     timers: StoredTimers
     operator: dict[str, Any]
     broadcast: list[Copy]
+    windows: str | None
     initial: pa.Array | None = None
 
 
@@ -73,3 +76,38 @@ def readable(
             f"{kept.value_type.simpleString()}, not {declared.value_type.simpleString()}: {e}",
             code="KEYSTATE_STATE_CHANGED",
         ) from None
+
+
+def check_windows(
+    kept: str | None,
+    declared: OperatorSpec,
+    timers: Sequence[tuple[int, ...]],
+    states: StoredStates,
+) -> None:
+    """Refuses windows of another kind while some are open, as a query does.
+
+    Args:
+        kept: what the snapshot says of its windows.
+        declared: the function.
+        timers: those that are set.
+        states: what the states have.
+
+    Raises:
+        CheckpointError: ``[KEYSTATE_OPEN_WINDOWS]``.
+    """
+    if kept in (None, declared.windows):
+        return
+    found = [f"the window from {start} to {end} ms" for _, _, end, start in dict.fromkeys(timers)]
+    gone = set(WINDOW_CONTENTS) - {state.name for state in declared.states}
+    found += [
+        f"windows of {len(states[name][1])} keys"
+        for name in sorted(gone & states.keys())
+        if len(states[name][1])
+    ]
+    if found:
+        raise CheckpointError(
+            f"the windows in the snapshot are ({kept}), but those of the function are "
+            f"({declared.windows or 'none'}). This can change only while no window is open, and "
+            f"there are: {'; '.join(found[:3])}. Let these end first",
+            code="KEYSTATE_OPEN_WINDOWS",
+        )

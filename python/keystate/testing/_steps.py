@@ -20,7 +20,7 @@ from keystate.testing._setup import Setup
 from keystate.testing._stores import Store, Timer
 
 #: A key's states by name, and its timers by domain and time.
-Content = tuple[dict[str, Any], list[tuple[int, int]]]
+Content = tuple[dict[str, Any], list[tuple[int, ...]]]
 
 
 class RunStep(NamedTuple):
@@ -55,7 +55,9 @@ class SteppingJob(Job):
         """A key's content without expired values, in the form of a lookup: Rows for dataclasses."""
         present = [store for store in self.stores if store.living(key) is not None]
         found = {store.spec.name: _plain(store, key) for store in present}
-        timers = sorted((timer.domain, timer.time) for timer in self.timers if timer.key == key)
+        timers = sorted(
+            (timer.domain, timer.time, *timer.window) for timer in self.timers if timer.key == key
+        )
         return found, timers
 
     def steps(

@@ -19,6 +19,7 @@ from keystate._types.codec import Codec, Shape, codec
 from keystate._types.ordering import sort_key
 from keystate._worker.messages.columns import INTEGERS, Columns
 from keystate._worker.state.timers import DELETED, WAITS
+from keystate.functions.timers import SetTimer, set_timer_of
 from keystate.state.kinds import StateKind
 
 BOOLEANS = codec(T.BooleanType())
@@ -201,13 +202,20 @@ class Timer(NamedTuple):
     group: int
     domain: int
     key: Any
+    #: The end and the start of the window that it belongs to; empty if there is none.
+    window: tuple[int, ...] = ()
+
+    @property
+    def shown(self) -> SetTimer:
+        """The timer as users see it."""
+        return set_timer_of(self.domain, self.time, *self.window)
 
 
 class Timers:
     """The timers of all keys, by time."""
 
     def __init__(self) -> None:
-        self._set: set[tuple[int, int, Any]] = set()
+        self._set: set[tuple[Any, ...]] = set()
         self._ordered: dict[int, list[Timer]] = {0: [], 1: []}
         self._waiting: set[Timer] = set()  # for the next micro-batch
 
@@ -230,7 +238,7 @@ class Timers:
 
     def change(self, timer: Timer, wanted: bool) -> None:
         """Sets a timer or deletes it."""
-        identity = (timer.domain, timer.time, timer.key)
+        identity = (timer.domain, timer.time, timer.key, timer.window)
         timers = self._ordered[timer.domain]
         if wanted and identity not in self._set:
             self._set.add(identity)
@@ -238,20 +246,21 @@ class Timers:
         elif not wanted and identity in self._set:
             self._set.remove(identity)
             at = bisect_left(timers, _by_time(timer), key=_by_time)
-            while timers[at].key != timer.key:
+            while (timers[at].key, timers[at].window) != (timer.key, timer.window):
                 at += 1
             del timers[at]
 
     def apply(self, keys: Sequence[Any], groups: Sequence[int], message: Columns) -> None:
         """Sets and deletes what a worker says; keys and groups are those of its slots."""
+        names = [Answer.TIMER_DOMAIN, Answer.TIMER_TIME, Answer.TIMER_SET]
+        if message.has(Answer.TIMER_WINDOW_END):
+            names += [Answer.TIMER_WINDOW_END, Answer.TIMER_WINDOW_START]
         changes = zip(
             INTEGERS.decode(message.elements(Answer.TIMER_KEY_INDEX)),
-            message.elements(Answer.TIMER_DOMAIN).to_pylist(),
-            message.elements(Answer.TIMER_TIME).to_pylist(),
-            message.elements(Answer.TIMER_SET).to_pylist(),
+            *(message.elements(name).to_pylist() for name in names),
         )
-        for slot, domain, time, now in changes:
-            timer = Timer(time, groups[slot], domain, keys[slot])
+        for slot, domain, time, now, *window in changes:
+            timer = Timer(time, groups[slot], domain, keys[slot], tuple(window))
             self.change(timer, now != DELETED)
             (self._waiting.add if now == WAITS else self._waiting.discard)(timer)
 

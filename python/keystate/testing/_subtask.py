@@ -180,6 +180,9 @@ class Subtask:
             columns[Message.TIMER_KEY_INDEXES] = of_keys if timers else no_slots
             columns[Message.TIMER_DOMAINS] = pa.array([timer.domain for timer in timers], pa.int8())
             columns[Message.TIMER_TIMES] = pa.array([timer.time for timer in timers], pa.int64())
+        if self._task.declared.spec.windows is not None:
+            for i, name in enumerate((Message.TIMER_WINDOW_ENDS, Message.TIMER_WINDOW_STARTS)):
+                columns[name] = pa.array([timer.window[i] for timer in timers], pa.int64())
         return _Message(columns)
 
 
@@ -191,3 +194,6 @@ class _Message(Columns):
 
     def elements(self, name: str) -> pa.Array:
         return self._columns[name]
+
+    def has(self, name: str) -> bool:
+        return name in self._columns

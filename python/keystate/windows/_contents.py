@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import types as T
 
+from keystate._spec.protocol import WINDOW_CONTENTS
 from keystate._spec.specs import resolve_type
 from keystate._types.codec import Misfit, Shape, codec
 from keystate._worker.calls.function_spec import FunctionSpec
@@ -18,13 +19,10 @@ from keystate.functions import KeyedStateStore
 from keystate.state import TypeLike, ValueStateDescriptor
 from keystate.state.aggregates import AggregateFunction
 from keystate.windows._evictors import TimestampedValue
-from keystate.windows._window import FIRST_TIME, LAST_TIME, WindowKey
+from keystate.windows._window import LAST_TIME, WindowKey
 
 #: The names of the states with accumulators, also of windows that are merged, and with rows.
-CONTENTS, SESSIONS, ELEMENTS = "window-contents", "session-contents", "window-elements"
-
-#: The metric that counts the rows that are too late.
-DROPPED = "numLateRecordsDropped"
+CONTENTS, SESSIONS, ELEMENTS = WINDOW_CONTENTS
 
 #: The first key of some rows, and the first one after them.
 Range = tuple[tuple[int, int, int], tuple[int, int, int]]
@@ -144,16 +142,20 @@ class AggregateFold(Fold):
 class Contents(ABC):
     """What the windows of a key hold."""
 
+    #: What a window holds, as the checkpoint records it.
+    kind: str
+    #: The name of the state that has it.
+    name: str
+    #: Adds rows to an accumulator; ``None`` where the rows are kept.
+    fold: Fold | None = None
+
     @abstractmethod
     def open(self, ctx: KeyedStateStore) -> None:
         """Gets the states."""
 
     @abstractmethod
-    def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> bool:
-        """Adds a row with its event time; `past` is whether the window's end has passed.
-
-        Returns whether this can be the window's first row.
-        """
+    def add(self, window: WindowKey, row: Any, time: int | None) -> bool:
+        """Adds a row with its event time; returns whether this can be the window's first row."""
 
     def contains(self, window: WindowKey) -> bool:
         """Whether there is such a window; others than merged ones need not be told apart."""
@@ -167,71 +169,32 @@ class Contents(ABC):
         """Removes a window with what it holds."""
         self.clear(window)
 
-    def ended(self, window: WindowKey) -> None:  # noqa: B027 - only what others read tells it
-        """Notes that the end of a window has passed."""
-
-    def ending(self, end: int) -> list[WindowKey]:
-        """The windows whose end is noted to come that end until then, and the next one."""
-        return []
-
-    def closed(self) -> list[WindowKey]:
-        """The windows whose end has passed, as far as that is noted."""
-        return []
-
 
 class FoldedContents(Contents):
-    """An accumulator for each window.
+    """An accumulator for each window."""
 
-    Those whose end has passed are noted as such, for at a restart a FixedWindowsFunction can follow
-    on an AnyWindowsFunction, or the other way round, and neither knows the other's timers.
-    """
-
-    #: Of the state.
+    kind = "an accumulator each"
     name = CONTENTS
+    fold: Fold
     state: WorkerWindowMapState
 
     def __init__(self, fold: Fold) -> None:
         self.fold = fold
 
     def open(self, ctx: KeyedStateStore) -> None:
-        names = ("open", "end", "start")
-        descriptor = WindowMapDescriptor(self.name, names, self.fold.acc_type)
+        descriptor = WindowMapDescriptor(self.name, ("end", "start"), self.fold.acc_type)
         state: Any = ctx.get_sorted_map_state(descriptor)
         self.state = state
 
-    def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> bool:
-        return self.state.fold((int(not past), *window), self.fold.add, row)
+    def add(self, window: WindowKey, row: Any, time: int | None) -> bool:
+        return self.state.fold(window, self.fold.add, row)
 
     def accumulator(self, window: WindowKey) -> Any:
         """What a window holds; ``None`` if that is nothing."""
-        return self.state.get(self._key(window))
-
-    def _key(self, window: WindowKey) -> tuple[int, int, int]:
-        key = (1, *window)
-        return key if self.state.contains(key) else (0, *window)
+        return self.state.get(window)
 
     def clear(self, window: WindowKey) -> None:
-        self.state.remove(self._key(window))
-
-    def ended(self, window: WindowKey) -> None:
-        key = (1, *window)
-        if self.state.contains(key):
-            accumulator = self.state.get(key)
-            self.state.remove(key)
-            self.state.put((0, *window), accumulator)
-
-    def ending(self, end: int) -> list[WindowKey]:
-        found: list[WindowKey] = []
-        first, before = ((1, time, FIRST_TIME) for time in (FIRST_TIME, LAST_TIME))
-        for (_, each, start), _ in self.state.sub_iterator(first, before):
-            found.append((each, start))
-            if each > end:
-                break
-        return found
-
-    def closed(self) -> list[WindowKey]:
-        first, before = ((is_open, FIRST_TIME, FIRST_TIME) for is_open in (0, 1))
-        return [(end, start) for _, end, start in self.state.keys_from(first, LAST_TIME, before)]
+        self.state.remove(window)
 
 
 class ListedContents(Contents):
@@ -241,6 +204,9 @@ class ListedContents(Contents):
         row_type: of the rows.
         shape: of which class they are given; ``None`` for Rows, which are what is stored.
     """
+
+    kind = "its rows"
+    name = ELEMENTS
 
     def __init__(self, row_type: T.StructType, shape: Shape | None) -> None:
         self._row_type = row_type
@@ -257,7 +223,7 @@ class ListedContents(Contents):
         self._as_row = codec(self._row_type).as_read
         self._as_given = codec(self._row_type, self._shape).as_read
 
-    def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> bool:
+    def add(self, window: WindowKey, row: Any, time: int | None) -> bool:
         number = self._next.value() or 0
         self._next.update(number + 1)
         if self._shape is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from keystate._spec.protocol import EVENT_TIME, PROCESSING_TIME
 from keystate._worker.contexts.asked_in_open import AskedInOpen
 from keystate.errors import DeclarationError
 from keystate.functions import KeyedStateStore, MetricGroup, RuntimeContext
 from keystate.state import StateDescriptor
 from keystate.windows._functions import WindowRuntimeContext
 from keystate.windows._states import NamedStates, WindowCursor, WindowStates
-from keystate.windows._timers import EVENT_TIME, FOR_TRIGGER, PROCESSING_TIME, WindowTimers
 from keystate.windows._window import Window, WindowKey, window_of
 
 
@@ -21,7 +21,6 @@ class WindowCallContext(WindowCursor):
     def __init__(self) -> None:
         self.row: Any = None  # the context of the row or timer
         self.merged: Sequence[WindowKey] = ()
-        self.timers: WindowTimers
         self.trigger_states: WindowStates
         self.function_context: FunctionContext
 
@@ -35,25 +34,21 @@ class WindowCallContext(WindowCursor):
         watermark: int = self.row.watermark_now()
         return watermark
 
+    def set_timer(self, domain: int, time: int, window: WindowKey, wanted: bool) -> None:
+        """Sets a timer of a window, or deletes it."""
+        self.row.set_window_timer(domain, time, window, wanted)
+
     def register_processing_time_timer(self, time: int) -> None:
-        self.timers.set(PROCESSING_TIME, time, self.window, FOR_TRIGGER, self.row)
+        self.set_timer(PROCESSING_TIME, time, self.window, True)
 
     def register_event_time_timer(self, time: int) -> None:
-        self.timers.set(EVENT_TIME, time, self.window, FOR_TRIGGER, self.row)
+        self.set_timer(EVENT_TIME, time, self.window, True)
 
     def delete_processing_time_timer(self, time: int) -> None:
-        self.timers.delete(PROCESSING_TIME, time, self.window, FOR_TRIGGER, self.row)
+        self.set_timer(PROCESSING_TIME, time, self.window, False)
 
     def delete_event_time_timer(self, time: int) -> None:
-        self.timers.delete(EVENT_TIME, time, self.window, FOR_TRIGGER, self.row)
-
-    def has_timer(self, domain: int, time: int) -> bool:
-        """Whether the window has a timer."""
-        return self.timers.contains(domain, time, self.window)
-
-    def had_timer(self, domain: int, time: int) -> bool:
-        """Whether one of the windows that are merged has a timer."""
-        return any(self.timers.contains(domain, time, each) for each in self.merged)
+        self.set_timer(EVENT_TIME, time, self.window, False)
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
         return self.trigger_states.find(state_descriptor)
@@ -103,10 +98,6 @@ class FunctionContext(WindowRuntimeContext):
 
     def global_state(self) -> KeyedStateStore:
         return self
-
-    def has_window_states(self) -> bool:
-        """Whether the function has asked for states of windows."""
-        return not self._of_window.is_empty()
 
     def _provide(self, descriptor: StateDescriptor) -> Any:
         state = self._states.find(descriptor)

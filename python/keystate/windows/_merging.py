@@ -17,10 +17,7 @@ from keystate.windows._contents import (
     Range,
     range_of,
 )
-from keystate.windows._window import FIRST_TIME, LAST_TIME, WindowKey, key_of, window_of
-
-#: The least key of what sessions hold.
-_FIRST = (0, FIRST_TIME, FIRST_TIME)
+from keystate.windows._window import WindowKey, key_of, window_of
 
 #: Is told of windows that were merged: the new window, and what it was made of.
 OnMerge = Callable[[WindowKey, list[WindowKey]], None]
@@ -37,40 +34,8 @@ class MergingContents(Contents):
         """The windows of the key, sorted."""
 
     @abstractmethod
-    def first(self) -> WindowKey | None:
-        """The window that ends first; ``None`` if there is none."""
-
-    @abstractmethod
-    def merge(self, into: WindowKey, merged: list[WindowKey], past: bool) -> None:
-        """Makes one window of some, of which it can be one; `past` as in `add`."""
-
-    def extend(
-        self, new: WindowKey, row: Any, time: int | None
-    ) -> tuple[WindowKey, WindowKey] | None:
-        """Adds a row to the session that its own one meets, all of which are open.
-
-        Returns that session, and what it is now. Both are `new` if it meets none; ``None``, and
-        nothing has changed, if it meets several.
-        """
-        end, start = new
-        met = self._open_from(start)
-        if not met or met[0][1] > end:
-            self.add(new, row, time, False)
-            return new, new
-        if len(met) > 1 and met[1][1] <= end:
-            return None
-        known = met[0]
-        into = max(end, known[0]), min(start, known[1])
-        self._grow(known, into, row, time)
-        return known, into
-
-    @abstractmethod
-    def _open_from(self, time: int) -> list[WindowKey]:
-        """The first two sessions that are open and do not end before a time."""
-
-    @abstractmethod
-    def _grow(self, known: WindowKey, into: WindowKey, row: Any, time: int | None) -> None:
-        """Makes a session that is open a larger one, or leaves it as it is, and adds a row."""
+    def merge(self, into: WindowKey, merged: list[WindowKey]) -> None:
+        """Makes one window of some, of which it can be one."""
 
 
 class FoldedSessions(FoldedContents, MergingContents):
@@ -79,44 +44,27 @@ class FoldedSessions(FoldedContents, MergingContents):
     name = SESSIONS
 
     def contains(self, window: WindowKey) -> bool:
-        return self.state.contains(self._key(window))
+        return self.state.contains(window)
 
     def windows(self) -> Iterable[WindowKey]:
-        return sorted((end, start) for _, end, start in self.state.keys_from(_FIRST, LAST_TIME))
-
-    def first(self) -> WindowKey | None:
-        return next(((end, start) for _, end, start in self.state.keys_from(_FIRST, 1)), None)
+        return self.state.keys()
 
     def clear(self, window: WindowKey) -> None:
-        self.state.put(self._key(window), None)
+        self.state.put(window, None)
 
     def remove(self, window: WindowKey) -> None:
-        self.state.remove(self._key(window))
+        self.state.remove(window)
 
-    def merge(self, into: WindowKey, merged: list[WindowKey], past: bool) -> None:
+    def merge(self, into: WindowKey, merged: list[WindowKey]) -> None:
         accumulator = None
         for window in merged:
-            key = self._key(window)
-            mine = self.state.get(key)
-            self.state.remove(key)
+            mine = self.state.get(window)
+            self.state.remove(window)
             if accumulator is None:
                 accumulator = mine
             elif mine is not None:
                 accumulator = self.fold.merge(accumulator, mine)
-        self.state.put((int(not past), *into), accumulator)
-
-    def _open_from(self, time: int) -> list[WindowKey]:
-        found = self.state.keys_from((1, time, FIRST_TIME), 2)
-        return [(end, start) for _, end, start in found]
-
-    def _grow(self, known: WindowKey, into: WindowKey, row: Any, time: int | None) -> None:
-        key = (1, *known)
-        if into == known:
-            self.state.fold(key, self.fold.add, row)
-        else:
-            accumulator = self.fold.add(row, self.state.get(key))
-            self.state.remove(key)
-            self.state.put((1, *into), accumulator)
+        self.state.put(into, accumulator)
 
 
 class ListedSessions(ListedContents, MergingContents):
@@ -140,37 +88,26 @@ class ListedSessions(ListedContents, MergingContents):
     def windows(self) -> Iterable[WindowKey]:
         return self._holders.keys()
 
-    def first(self) -> WindowKey | None:
-        found = self._holders.first_entry()
-        return None if found is None else (found[0][0], found[0][1])
-
-    def add(self, window: WindowKey, row: Any, time: int | None, past: bool) -> bool:
-        holder = self._holders.get(window)
-        if holder is None:
-            holder = window
+    def add(self, window: WindowKey, row: Any, time: int | None) -> bool:
+        known = self._holders.get(window)
+        if known is None:
             self._holders.put(window, window)
-        return super().add((holder[0], holder[1]), row, time, past)
+        holder = window if known is None else (known[0], known[1])
+        super().add(holder, row, time)
+        return known is None
 
     def remove(self, window: WindowKey) -> None:
         if self.contains(window):
             self.clear(window)
             self._holders.remove(window)
 
-    def merge(self, into: WindowKey, merged: list[WindowKey], past: bool) -> None:
+    def merge(self, into: WindowKey, merged: list[WindowKey]) -> None:
         holder = self._holders.get(merged[0])
         for window in merged[1:]:
             self._move_rows(self._range(window), (holder[0], holder[1]))
         for window in merged:
             self._holders.remove(window)
         self._holders.put(into, holder)
-
-    def _open_from(self, time: int) -> list[WindowKey]:
-        return self._holders.keys_from((time, FIRST_TIME), 2)
-
-    def _grow(self, known: WindowKey, into: WindowKey, row: Any, time: int | None) -> None:
-        if into != known:
-            self.merge(into, [known], False)
-        self.add(into, row, time, False)
 
 
 class MergingWindowSet:
@@ -180,9 +117,7 @@ class MergingWindowSet:
         self._assigner = assigner
         self.contents = contents
 
-    def add(
-        self, new: WindowKey, is_past: Callable[[WindowKey], bool], on_merge: OnMerge
-    ) -> WindowKey:
+    def add(self, new: WindowKey, on_merge: OnMerge) -> WindowKey:
         """Merges a new window with those that there are.
 
         Returns the one that it is merged into, or itself, which is stored when it gets its row.
@@ -202,6 +137,6 @@ class MergingWindowSet:
                 merged.remove(new)
                 result = into
             if merged != [into]:
-                contents.merge(into, merged, is_past(into))
+                contents.merge(into, merged)
                 on_merge(into, merged)
         return result

@@ -272,10 +272,6 @@ class WindowStates(KeyedStateStore):
         self._prefix = prefix
         self._states = NamedStates()
 
-    def is_empty(self) -> bool:
-        """Whether no state was asked for."""
-        return not self._states
-
     def find(self, descriptor: StateDescriptor) -> Any:
         """The state of a descriptor; triggers ask with each row."""
         known = self._states.get(descriptor.name)

@@ -10,8 +10,7 @@ from keystate.errors import DeclarationError
 from keystate.functions import KeyedStateStore
 from keystate.state import ReducingStateDescriptor, StateDescriptor
 from keystate.windows._evictors import EvictorContext
-from keystate.windows._timers import EVENT_TIME, PROCESSING_TIME, delete, register
-from keystate.windows._window import Duration, Window, millis
+from keystate.windows._window import FIRST_TIME, Duration, Window, millis
 
 if TYPE_CHECKING:  # the standard library has it from Python 3.11 on
     from typing_extensions import Self
@@ -226,7 +225,7 @@ class CountTrigger(_QuietTrigger):
 class _ContinuousTrigger(_QuietTrigger):
     """Fires again and again: at the multiples of an interval."""
 
-    _domain: int
+    _clock: str
 
     def __init__(self, interval: Duration) -> None:
         self._interval = millis(interval, "the interval of a trigger")
@@ -235,7 +234,7 @@ class _ContinuousTrigger(_QuietTrigger):
                 f"{type(self).__name__} needs an interval of more than 0, got {self._interval} ms"
             )
         # Windows that are merged go on with the first time of theirs.
-        self._fire_time = ReducingStateDescriptor[int]("fire-time", min, "long")
+        self._fire_time = ReducingStateDescriptor[int](f"{self._clock}-fire-time", min, "long")
 
     def open(self, ctx: KeyedStateStore) -> None:
         ctx.get_reducing_state(self._fire_time)
@@ -250,34 +249,40 @@ class _ContinuousTrigger(_QuietTrigger):
         start = time - time % self._interval
         return min(start + self._interval, window.max_timestamp())
 
-    def _begin(self, time: int, ctx: Any) -> None:
-        """Sets the next time if there is none, or if another trigger had its timer."""
+    @abstractmethod
+    def _register(self, time: int, ctx: TriggerContext) -> None:
+        """Sets a timer by the trigger's clock."""
+
+    @abstractmethod
+    def _delete(self, time: int, ctx: TriggerContext) -> None:
+        """Deletes it."""
+
+    def _begin(self, time: int, now: int, ctx: TriggerContext) -> None:
+        """Sets the next time if there is none, or if it has passed.
+
+        Another trigger may have had its timer.
+        """
         fire_time = ctx.get_partitioned_state(self._fire_time)
         known = fire_time.get()
-        if known is None:
-            self._set(time, ctx)
-        elif not ctx.has_timer(self._domain, known):
+        if known is None or known <= now:
             fire_time.clear()
             self._set(time, ctx)
 
-    def on_merge(self, window: Any, ctx: Any) -> None:
+    def on_merge(self, window: Any, ctx: OnMergeContext) -> None:
         ctx.merge_partitioned_state(self._fire_time)
-        fire_time = ctx.get_partitioned_state(self._fire_time)
-        time = fire_time.get()
-        if time is not None and ctx.had_timer(self._domain, time):
-            register(self._domain, time, ctx)
-        else:
-            fire_time.clear()
+        time = ctx.get_partitioned_state(self._fire_time).get()
+        if time is not None:
+            self._register(time, ctx)
 
     def clear(self, window: Any, ctx: TriggerContext) -> None:
         fire_time = ctx.get_partitioned_state(self._fire_time)
         if fire_time.get() is not None:
-            delete(self._domain, fire_time.get(), ctx)
+            self._delete(fire_time.get(), ctx)
             fire_time.clear()
 
     def _set(self, time: int, ctx: TriggerContext) -> None:
         ctx.get_partitioned_state(self._fire_time).add(time)
-        register(self._domain, time, ctx)
+        self._register(time, ctx)
 
     def _fire(self, time: int, since: int, window: Any, ctx: TriggerContext) -> TriggerResult:
         """What a timer for `time` does; the next one is for the first multiple after `since`."""
@@ -294,7 +299,13 @@ class _ContinuousTrigger(_QuietTrigger):
 class ContinuousEventTimeTrigger(_ContinuousTrigger):
     """Fires by event time at the multiples of an interval, and at the end of the window."""
 
-    _domain = EVENT_TIME
+    _clock = "event-time"
+
+    def _register(self, time: int, ctx: TriggerContext) -> None:
+        ctx.register_event_time_timer(time)
+
+    def _delete(self, time: int, ctx: TriggerContext) -> None:
+        ctx.delete_event_time_timer(time)
 
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
@@ -302,7 +313,7 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
         if window.max_timestamp() <= ctx.get_current_watermark():
             return TriggerResult.FIRE
         ctx.register_event_time_timer(window.max_timestamp())
-        self._begin(self._next(timestamp, window), ctx)
+        self._begin(self._next(timestamp, window), ctx.get_current_watermark(), ctx)
         return TriggerResult.CONTINUE
 
     def on_event_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:
@@ -316,12 +327,18 @@ class ContinuousEventTimeTrigger(_ContinuousTrigger):
 class ContinuousProcessingTimeTrigger(_ContinuousTrigger):
     """Fires by processing time at the multiples of an interval."""
 
-    _domain = PROCESSING_TIME
+    _clock = "processing-time"
+
+    def _register(self, time: int, ctx: TriggerContext) -> None:
+        ctx.register_processing_time_timer(time)
+
+    def _delete(self, time: int, ctx: TriggerContext) -> None:
+        ctx.delete_processing_time_timer(time)
 
     def on_element(
         self, element: Any, timestamp: int, window: Any, ctx: TriggerContext
     ) -> TriggerResult:
-        self._begin(self._next(ctx.get_current_processing_time(), window), ctx)
+        self._begin(self._next(ctx.get_current_processing_time(), window), FIRST_TIME, ctx)
         return TriggerResult.CONTINUE
 
     def on_processing_time(self, time: int, window: Any, ctx: TriggerContext) -> TriggerResult:

@@ -16,7 +16,6 @@ from keystate.errors import DeclarationError
 from keystate.functions import OutputTag, ReduceFunction
 from keystate.state import TypeLike
 from keystate.state.aggregates import AggregateFunction
-from keystate.windows._any import AnyWindowsFunction
 from keystate.windows._assigners import (
     MergingWindowAssigner,
     WindowAssigner,
@@ -24,6 +23,7 @@ from keystate.windows._assigners import (
     is_fixed,
     is_session,
 )
+from keystate.windows._calls import UserFunction, WindowCalls
 from keystate.windows._contents import (
     AggregateFold,
     Contents,
@@ -33,12 +33,11 @@ from keystate.windows._contents import (
     ReduceFold,
 )
 from keystate.windows._evictors import Evictor
-from keystate.windows._fixed import FixedWindowsFunction
 from keystate.windows._functions import ProcessWindowFunction, WindowFunction
 from keystate.windows._merging import FoldedSessions, ListedSessions
 from keystate.windows._triggers import Trigger
 from keystate.windows._window import Duration, millis
-from keystate.windows._windows_function import UserFunction, WindowsFunction
+from keystate.windows._windows_function import DeclaredRows, WindowsFunction
 
 W = TypeVar("W", bound="Windowing")
 
@@ -180,28 +179,22 @@ class WindowedRows:
         if isinstance(fold, FunctionSpec):
             fold = ReduceFold(fold, row_type, shape)
         windows = self.windowing
-        assigner, trigger = windows._assigner, windows._trigger
-        ends = (fold, windows._late_output, time_column, row_type, shape)
-        is_plain = (
-            fires_at_end(trigger, assigner) and windows._evictor is None and windows._lateness == 0
-        )
-        if is_plain and fold is not None and is_fixed(assigner):
-            return FixedWindowsFunction(assigner, self.function, fold, *ends[1:])
-        merges = isinstance(assigner, MergingWindowAssigner)
+        merges = isinstance(windows._assigner, MergingWindowAssigner)
         contents: Contents
         if fold is not None and windows._evictor is None:
             contents = FoldedSessions(fold) if merges else FoldedContents(fold)
         else:
             listed = ListedSessions if merges else ListedContents
             contents = listed(row_type, shape)
-        return AnyWindowsFunction(
-            assigner,
-            trigger,
+        return WindowsFunction(
+            windows._assigner,
+            windows._trigger,
             windows._evictor,
             windows._lateness,
             contents,
-            self.function,
-            *ends,
+            WindowCalls(self.function),
+            fold,
+            DeclaredRows(row_type, shape, time_column, windows._late_output),
         )
 
 

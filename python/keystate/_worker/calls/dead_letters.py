@@ -17,6 +17,7 @@ from keystate._types.codec import BeyondPython, NotGiven, shorten
 from keystate._types.plain import to_json
 from keystate._worker.calls.function_errors import message_of, traceback_of
 from keystate._worker.contexts.row_context import RowContext
+from keystate._worker.messages.columns import Timer
 from keystate.errors import FunctionError, KeystateError, OutputTypeError, StateTypeError
 from keystate.functions import TimeDomain
 from keystate.functions.dead_letters import DeadLetters
@@ -75,7 +76,7 @@ class DeadLetterWriter:
         context: RowContext,
         keyed: bool,
         row: tuple[int, Any] | None,
-        of_timer: tuple[int, int] | None,
+        of_timer: Timer | None,
     ) -> list[Any]:
         """Writes the letter of the current row or timer; :meth:`result` makes a result of it.
 
@@ -84,7 +85,7 @@ class DeadLetterWriter:
             context: says what is being processed.
             keyed: whether there are keys.
             row: the index of its input, and the row as it came; of a timer ``None``.
-            of_timer: of a timer its domain and time.
+            of_timer: the timer, if it is none of a row.
         """
         key = to_text(context.get_current_key(), self._key_type) if keyed else None
         value, source, timer, domain = None, None, None, None

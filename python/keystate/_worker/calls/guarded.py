@@ -12,6 +12,7 @@ from keystate._compiled.plain import Call, Take
 from keystate._worker.calls.dead_letters import DeadLetterWriter, is_of_row
 from keystate._worker.calls.row_loops import Loop
 from keystate._worker.contexts.row_context import RowContext
+from keystate._worker.messages.columns import SlotTimer
 from keystate._worker.state.journal import Journal, undo
 from keystate._worker.state.timers import WorkerTimers
 from keystate._worker.state.undo import cells_of
@@ -68,19 +69,19 @@ class GuardedCalls:
     def fire(
         self,
         timers: WorkerTimers,
-        due: Iterable[tuple[int, int, int]],
+        due: Iterable[SlotTimer],
         on_timer: Call,
         results: list[Any],
     ) -> None:
         """Calls it for each timer that is still set. One that fails is gone all the same."""
         context = self._context
         marks = self.marks((), results, context.journal)
-        for slot, domain, time in due:
-            if timers.take(slot, domain, time):
-                context.slot, context.timer = slot, (domain, time)
+        for slot, timer in due:
+            if timers.take(slot, timer):
+                context.slot, context.timer = slot, timer
                 marks.mark(slot)
                 try:
-                    collect(on_timer(time, context), self._take, results)
+                    collect(on_timer(timer[1], context), self._take, results)
                 except Exception as e:
                     self._failed(e, marks, results, None)
         self._succeeded(marks)

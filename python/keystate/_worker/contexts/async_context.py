@@ -8,6 +8,7 @@ from threading import get_ident
 from typing import Any
 
 from keystate._worker.contexts.row_context import RowContext
+from keystate._worker.messages.columns import Timer
 from keystate.errors import StateAccessError
 
 
@@ -17,7 +18,7 @@ class Call:
 
     slot: int | None = None
     row: Any = None
-    timer: tuple[int, int] | None = None
+    timer: Timer | None = None
     index: int = 0  # of the row in its message
     thread: int | None = None
     results: list[Any] = field(default_factory=list)

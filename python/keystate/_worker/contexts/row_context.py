@@ -10,9 +10,10 @@ from typing import Any
 from pyspark.sql import types as T
 
 from keystate._compiled import Cursor
-from keystate._spec.protocol import Control
+from keystate._spec.protocol import EVENT_TIME, PROCESSING_TIME, Control
 from keystate._types.codec import BeyondPython
 from keystate._worker.contexts.asked_in_open import AskedInOpen
+from keystate._worker.messages.columns import Timer
 from keystate._worker.messages.state_client import StateClient, open_client
 from keystate._worker.state.timers import WorkerTimers
 from keystate.errors import DeclarationError, StateAccessError
@@ -26,7 +27,7 @@ class RowContext(Cursor, AskedInOpen):
     def __init__(self) -> None:
         super().__init__()
         self.slots: Any = None  # of the keys of the batch, for a function of batches
-        self.timer: tuple[int, int] | None = None  # domain and time of the one that fires
+        self.timer: Timer | None = None  # the one that fires
         self.timers: WorkerTimers | None = None
         self.journal: Any = []  # of the current row, where errors are its own
         self.keys: list[Any] = []
@@ -94,36 +95,38 @@ class RowContext(Cursor, AskedInOpen):
 
     def register_event_time_timer(self, timestamp: int) -> None:
         """Sets a timer by event time, in ms since the epoch."""
-        if self._streaming and self._watermark is None:
+        self._set_timer(EVENT_TIME, timestamp, True)
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Sets a timer by processing time, in ms since the epoch."""
+        self._set_timer(PROCESSING_TIME, timestamp, True)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Deletes a timer by event time."""
+        self._set_timer(EVENT_TIME, timestamp, False)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Deletes a timer by processing time."""
+        self._set_timer(PROCESSING_TIME, timestamp, False)
+
+    def _set_timer(
+        self, domain: int, timestamp: int, wanted: bool, window: tuple[int, ...] = ()
+    ) -> None:
+        if self.timers is None:
+            raise DeclarationError("timers need an on_timer method in the KeyedProcessFunction")
+        if wanted and domain == EVENT_TIME and self._streaming and self._watermark is None:
             raise DeclarationError(
                 "event-time timers need a watermark: call df.withWatermark(column, delay) before "
                 "keystate.keyed(df, ...), with time_mode 'auto' or 'event_time'",
                 code="KEYSTATE_NO_WATERMARK",
             )
-        self._set_timer(TimeDomain.EVENT_TIME, timestamp, True)
-
-    def register_processing_time_timer(self, timestamp: int) -> None:
-        """Sets a timer by processing time, in ms since the epoch."""
-        self._set_timer(TimeDomain.PROCESSING_TIME, timestamp, True)
-
-    def delete_event_time_timer(self, timestamp: int) -> None:
-        """Deletes a timer by event time."""
-        self._set_timer(TimeDomain.EVENT_TIME, timestamp, False)
-
-    def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Deletes a timer by processing time."""
-        self._set_timer(TimeDomain.PROCESSING_TIME, timestamp, False)
-
-    def _set_timer(self, domain: TimeDomain, timestamp: int, wanted: bool) -> None:
-        if self.timers is None:
-            raise DeclarationError("timers need an on_timer method in the KeyedProcessFunction")
         if type(timestamp) is not int:
             timestamp = _whole(timestamp)
         if not -(2**63) <= timestamp < 2**63:
             raise ValueError(f"a timer's time must fit into 64 bits, got {timestamp}")
         if self.slot is None:
             raise StateAccessError("a timer was set or deleted where no key is being processed")
-        self.timers.set(self.slot, domain.value, timestamp, wanted, self.timer)
+        self.timers.set(self.slot, (domain, timestamp, *window), wanted, self.timer)
 
     def current_watermark(self) -> int | None:
         """The watermark in ms since the epoch; ``None`` when the input has none."""

@@ -21,6 +21,13 @@ GONE = 2
 INTEGERS = codec(T.IntegerType())
 
 
+#: A timer: its domain and time; of a function of windows also its window's end and start.
+Timer = tuple[int, ...]
+
+#: A timer with the slot of its key.
+SlotTimer = tuple[int, Timer]
+
+
 class Columns:
     """The columns of a message from the JVM.
 
@@ -45,16 +52,20 @@ class Columns:
         """One of a column's values as a Python value."""
         return codec.decode(self.elements(name).slice(index, 1))[0]
 
-    def due(self) -> Iterable[tuple[int, int, int]]:
-        """Slot, domain and time of the timers that are due, also of those that are `gone`."""
-        domains = self.elements(Message.TIMER_DOMAINS).to_pylist()
-        return zip(
-            self.values(Message.TIMER_KEY_INDEXES, INTEGERS),
-            [domain % GONE for domain in domains],
-            self.elements(Message.TIMER_TIMES).to_pylist(),
-        )
+    def has(self, name: str) -> bool:
+        """Whether there is such a column."""
+        return name in self._batch.schema.names
 
-    def gone(self) -> list[tuple[int, int, int]]:
+    def due(self) -> Iterable[SlotTimer]:
+        """The timers that are due, also those that are `gone`."""
+        domains = [domain % GONE for domain in self.elements(Message.TIMER_DOMAINS).to_pylist()]
+        columns = [domains, self.elements(Message.TIMER_TIMES).to_pylist()]
+        if self.has(Message.TIMER_WINDOW_ENDS):
+            names = (Message.TIMER_WINDOW_ENDS, Message.TIMER_WINDOW_STARTS)
+            columns += [self.elements(name).to_pylist() for name in names]
+        return zip(self.values(Message.TIMER_KEY_INDEXES, INTEGERS), zip(*columns))
+
+    def gone(self) -> list[SlotTimer]:
         """The due timers that were deleted: they fire only if they have been set again since."""
         domains = self.elements(Message.TIMER_DOMAINS).to_pylist()
         if max(domains, default=0) < GONE:

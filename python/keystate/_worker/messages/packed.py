@@ -20,10 +20,10 @@ from pyspark.sql.pandas.serializers import ArrowStreamSerializer
 
 from keystate._spec.protocol import Answer, Control, Message, state_column
 from keystate._types.codec import Codec, PackedRows, StructCodec, struct_codec
-from keystate._worker.messages.columns import INTEGERS, Columns
+from keystate._worker.messages.columns import INTEGERS, Columns, SlotTimer, Timer
 
-#: A timer that was set or deleted: slot, domain, time, and what it is now.
-Change = tuple[int, int, int, int]
+#: A timer that was set or deleted: the slot of its key, the timer, and what it is now.
+Change = tuple[int, Timer, int]
 
 #: What the bytes begin with.
 _ARROW, _ROWS = 0, 1
@@ -116,11 +116,12 @@ class PackedMessage(Columns):
     def value(self, name: str, index: int, codec: Codec) -> Any:
         return self.values(name, codec)[index]
 
-    def due(self) -> Iterable[tuple[int, int, int]]:
+    def due(self) -> Iterable[SlotTimer]:
         start = self._starts[Message.TIMER_KEY_INDEXES]
-        return _TIMER.iter_unpack(self._data[start : start + self._timers])
+        timers = _TIMER.iter_unpack(self._data[start : start + self._timers])
+        return ((slot, (domain, time)) for slot, domain, time in timers)
 
-    def gone(self) -> list[tuple[int, int, int]]:
+    def gone(self) -> list[SlotTimer]:
         return []
 
     def control(self) -> dict[str, Any]:
@@ -144,7 +145,7 @@ def packed_answer(
     [int16 domain][int16 set][int64 time]`, and for each row `[int64 length][row]`.
     """
     parts = [_ANSWER.pack(_ROWS, generation, len(rows), len(timers))]
-    parts += (_CHANGE.pack(slot, domain, is_set, time) for slot, domain, time, is_set in timers)
+    parts += (_CHANGE.pack(slot, domain, is_set, time) for slot, (domain, time), is_set in timers)
     for row in rows:
         parts += (_ROW.pack(len(row)), row)
     return _answer(b"".join(parts))

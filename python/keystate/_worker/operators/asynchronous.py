@@ -82,7 +82,7 @@ class AsyncOperator(KeyedOperator):
 
     def _fire_each(self, turns: TimerTurns, results: list[Any]) -> None:
         while firsts := turns.firsts():
-            calls = [Call(slot, timer=(domain, time)) for slot, domain, time in firsts]
+            calls = [Call(slot, timer=timer) for slot, timer in firsts]
             self._loop.run(self._overlapping(calls, self._fire_one, results))
 
     # -- in the event loop ----------------------------------------------------------------------
@@ -182,7 +182,7 @@ class AsyncOperator(KeyedOperator):
             row = self._row_at(call.index) if call.timer is None else None
             call.letter = guarded.undone(e, marks, call.journal, row)
             if call.timer is not None and self._timers is not None:
-                self._timers.take(call.slot, *call.timer)  # it was undone too
+                self._timers.take(call.slot, call.timer)  # it was undone too
             return []
 
     async def _process(self, call: Call) -> list[Any]:
@@ -264,11 +264,10 @@ class AsyncOperator(KeyedOperator):
     async def _fire_one(self, call: Call) -> list[Any]:
         assert self._timers is not None and self._on_timer is not None
         assert call.slot is not None and call.timer is not None
-        domain, time = call.timer
         # Not before its turn: another timer of the key may have deleted it.
-        if not self._timers.take(call.slot, domain, time):
+        if not self._timers.take(call.slot, call.timer):
             return []
-        return await _results_of(self._on_timer(time, self._context), self._results.take)
+        return await _results_of(self._on_timer(call.timer[1], self._context), self._results.take)
 
 
 async def _results_of(returned: Any, take: Take) -> list[Any]:

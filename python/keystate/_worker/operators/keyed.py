@@ -16,7 +16,7 @@ from keystate._spec.protocol import Answer, Control, Message
 from keystate._types.codec import codec, shorten, struct_codec
 from keystate._worker.calls.dead_letters import DeadLetterWriter
 from keystate._worker.calls.function_errors import function_error
-from keystate._worker.calls.function_spec import FunctionSpec
+from keystate._worker.calls.function_spec import FunctionSpec, Style
 from keystate._worker.calls.guarded import GuardedCalls
 from keystate._worker.calls.row_loops import LOOPS
 from keystate._worker.contexts.row_context import (
@@ -134,9 +134,10 @@ class KeyedOperator:
             )
 
     def _make_timers(self) -> WorkerTimers:
+        windows = self._function_spec.style is Style.WINDOWS
         if self._function_spec.dead_letters is None:
-            return WorkerTimers()
-        return UndoableTimers(self._context)
+            return WorkerTimers(windows)
+        return UndoableTimers(self._context, windows)
 
     def _row_types(self) -> list[T.StructType]:
         """The types of the rows whose errors are their own, for each input."""
@@ -381,7 +382,7 @@ class KeyedOperator:
         if left is False:
             self._fire_each(TimerTurns(timers, sent, None), results)
         elif sent:
-            _, domain, time = sent[-1]
+            domain, time = sent[-1][1][:2]
             self._fire_each(TimerTurns(timers, sent, (time, domain + (left or 0))), results)
 
     def _fire_each(self, turns: TimerTurns, results: list[Any]) -> None:
@@ -390,10 +391,10 @@ class KeyedOperator:
         if self._guarded is not None:
             self._guarded.fire(self._timers, turns, self._on_timer, results)
             return
-        for slot, domain, time in turns:
-            if self._timers.take(slot, domain, time):
-                context.slot, context.timer = slot, (domain, time)
-                collect(self._on_timer(time, context), self._results.take, results)
+        for slot, timer in turns:
+            if self._timers.take(slot, timer):
+                context.slot, context.timer = slot, timer
+                collect(self._on_timer(timer[1], context), self._results.take, results)
 
     def _guard(self, call: Callable[[], None]) -> None:
         """Runs the user's code; an error of it is reported with its own traceback first."""

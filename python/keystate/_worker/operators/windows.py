@@ -8,7 +8,6 @@ late, and then it passes on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from pyspark.sql import types as T
 from keystate._compiled import collect
 from keystate._compiled.plain import Take
 from keystate._spec.protocol import Control, Message
-from keystate._types.codec import Shape, codec, struct_codec
+from keystate._types.codec import codec
 from keystate._worker.calls.function_spec import FunctionSpec
 from keystate._worker.contexts.row_context import RowContext
 from keystate._worker.messages.columns import Columns
@@ -55,29 +54,18 @@ class WindowsContext(RowContext):
         watermark = control.get(Control.LATE_WATERMARK)
         self.late_watermark = NO_WATERMARK if watermark is None else watermark
 
+    def set_window_timer(
+        self, domain: int, time: int, window: tuple[int, int], wanted: bool
+    ) -> None:
+        """Sets a timer of the current key and a window, or deletes it."""
+        self._set_timer(domain, time, wanted, window)
+
     def watermark_now(self) -> int:
         """The watermark that the current row or timer sees, in ms."""
         if self.timer is None:
             return self.late_watermark
         watermark = self.current_watermark()
         return NO_WATERMARK if watermark is None else watermark
-
-
-def windows_operator(
-    function_spec: FunctionSpec, declared: TaskSpec, control: dict[str, Any]
-) -> KeyedOperator:
-    """The operator of a function of windows: of whole messages of rows, where that is the same."""
-    operator: Callable[..., KeyedOperator] = WindowsOperator
-    one_by_one = function_spec.dead_letters is not None or control.get(Control.REAL_TIME)
-    rows = struct_codec(declared.rows, declared.spec.inputs[0].shape or Shape())
-    # What makes rows of the user's class is called once for each.
-    one_by_one = one_by_one or rows.runs_code
-    if not one_by_one:
-        windows = function_spec.function.by_columns()
-        if windows is not None:
-            module, name = windows.operator
-            operator = getattr(import_module(f"keystate._worker.operators.{module}"), name)
-    return operator(function_spec, declared, control)
 
 
 class WindowsOperator(KeyedOperator):
@@ -101,15 +89,15 @@ class WindowsOperator(KeyedOperator):
         if self._guarded is None:
             super()._fire_each(turns, results)
             return
-        # Errors of a window that fires are its own. All others fail the query: what remained of the
-        # timer's windows would have no timer any more.
+        # Errors of a window that fires are its own. All others fail the query: the window would
+        # have no timer any more.
         assert self._timers is not None and self._on_timer is not None
         context = self._context
-        for slot, domain, time in turns:
-            if self._timers.take(slot, domain, time):
+        for slot, timer in turns:
+            if self._timers.take(slot, timer):
                 context.journal.clear()
-                context.slot, context.timer = slot, (domain, time)
-                collect(self._on_timer(time, context), self._results.take, results)
+                context.slot, context.timer = slot, timer
+                collect(self._on_timer(timer[1], context), self._results.take, results)
 
     def _decode_rows(self, message: Columns) -> Any:
         rows = message.elements(Message.ROWS)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from keystate._worker.messages.columns import SlotTimer
 from keystate._worker.state.timers import WorkerTimers
-
-#: Slot, domain and time.
-Timer = tuple[int, int, int]
 
 #: Before a time and a domain; ``None``: all of them.
 Before = tuple[int, int] | None
@@ -26,25 +24,30 @@ class TimerTurns:
         before: those that are set fire up to the last one that is sent, and up to there.
     """
 
-    def __init__(self, timers: WorkerTimers, sent: Iterable[Timer], before: Before) -> None:
+    def __init__(self, timers: WorkerTimers, sent: Iterable[SlotTimer], before: Before) -> None:
         self._timers = timers
         self._sent = list(sent)
         self._before = before
 
-    def __iter__(self) -> Iterator[Timer]:
-        for timer in self._sent:
-            _, domain, time = timer
-            yield from self._set((time, domain))
-            yield timer
+    def __iter__(self) -> Iterator[SlotTimer]:
+        for each in self._sent:
+            yield from self._set(_order(each))
+            yield each
         yield from islice(self._set(self._before), _AT_ONCE)
 
-    def _set(self, before: Before) -> Iterator[Timer]:
+    def _set(self, before: Before) -> Iterator[SlotTimer]:
         while (timer := self._timers.next_due(before)) is not None:
             yield timer
 
-    def firsts(self) -> list[Timer]:
+    def firsts(self) -> list[SlotTimer]:
         """Takes the first one of each key: those that may fire before any of them sets others."""
-        due = sorted([*self._sent, *self._set(self._before)], key=lambda t: (t[2], t[1], t[0]))
-        firsts: dict[int, Timer] = {}
+        due = sorted([*self._sent, *self._set(self._before)], key=lambda t: (*_order(t), t[0]))
+        firsts: dict[int, SlotTimer] = {}
         self._sent = [timer for timer in due if firsts.setdefault(timer[0], timer) is not timer]
         return list(firsts.values())
+
+
+def _order(timer: SlotTimer) -> tuple[int, int]:
+    """Its time and domain."""
+    domain, time = timer[1][:2]
+    return time, domain

@@ -16,15 +16,17 @@ from typing import Any
 import pyarrow as pa
 
 from keystate._spec.protocol import Answer, Control
-from keystate._worker.messages.columns import empty_column, list_column
+from keystate._worker.messages.columns import SlotTimer, Timer, empty_column, list_column
 from keystate._worker.messages.packed import Change
 
+#: The columns of changes, and those that timers of windows have besides.
 TYPES = {
     Answer.TIMER_KEY_INDEX: pa.int32(),
     Answer.TIMER_DOMAIN: pa.int8(),
     Answer.TIMER_TIME: pa.int64(),
     Answer.TIMER_SET: pa.int8(),
 }
+OF_WINDOWS = {Answer.TIMER_WINDOW_END: pa.int64(), Answer.TIMER_WINDOW_START: pa.int64()}
 
 #: The known state of a timer, which is also sent to the JVM.
 DELETED, SET, WAITS = 0, 1, 2
@@ -33,28 +35,37 @@ DELETED, SET, WAITS = 0, 1, 2
 _NEVER, _END = -(2**63) - 1, 2**63 - 1
 
 
-class TimerCell(dict[tuple[int, int], int]):
-    """The known timers of one key, by domain and time."""
+class TimerCell(dict[Timer, int]):
+    """The known timers of one key."""
 
     __slots__ = ("changed",)
 
     def __init__(self) -> None:
         super().__init__()
-        self.changed: set[tuple[int, int]] = set()
+        self.changed: set[Timer] = set()
+
+
+#: Time, domain, the key's slot and the timer.
+_Due = tuple[int, int, int, Timer]
 
 
 class WorkerTimers:
-    """The timers of all keys; the same life cycle as a state's."""
+    """The timers of all keys; the same life cycle as a state's.
 
-    def __init__(self) -> None:
+    Args:
+        windows: whether each belongs to a window.
+    """
+
+    def __init__(self, windows: bool = False) -> None:
+        self._types = TYPES | OF_WINDOWS if windows else TYPES
         self._cells: list[TimerCell | None] = []
         self._old_cells: list[TimerCell | None] = []
         self._dirty = bytearray()
         self._recent: list[int] = []  # dirty slots
         self._until = [_NEVER, _NEVER]  # by domain, until when timers that are set are due
-        #: The timers that were set and are due, as time, domain and slot; some may be gone.
-        self._due: list[tuple[int, int, int]] = []
-        self._waiting: list[tuple[int, int, int]] = []  # in a batch query
+        #: The timers that were set and are due, as time, domain, slot and timer; some may be gone.
+        self._due: list[_Due] = []
+        self._waiting: list[_Due] = []  # in a batch query
 
     def hear(self, control: dict[str, Any]) -> None:
         """Takes what a message says of clocks."""
@@ -70,68 +81,65 @@ class WorkerTimers:
             watermark = now = _END
         self._until = [_NEVER if time is None else time for time in (watermark, now)]
 
-    def set(
-        self, slot: int, domain: int, time: int, wanted: bool, by: tuple[int, int] | None = None
-    ) -> None:
+    def set(self, slot: int, timer: Timer, wanted: bool, by: Timer | None = None) -> None:
         """Sets a key's timer, or deletes it.
 
         Args:
             slot: the key.
-            domain: of the timer.
-            time: of the timer.
+            timer: the timer.
             wanted: whether it is set.
-            by: domain and time of the timer that does it; ``None`` of a row.
+            by: the timer that does it; ``None`` of a row.
         """
         cell = self._cells[slot]
         if cell is None:
             cell = self._cells[slot] = TimerCell()
-        timer = domain, time
+        domain, time = timer[0], timer[1]
         if not wanted:
             cell[timer] = DELETED
         elif cell.get(timer) != SET:
             waits = by is not None and (time, domain) <= (by[1], by[0])
             cell[timer] = WAITS if waits else SET
             if time <= self._until[domain]:
-                self._note_due(time, domain, slot, waits)
+                self._note_due((time, domain, slot, timer), waits)
         cell.changed.add(timer)
         if not self._dirty[slot]:
             self._dirty[slot] = 1
             self._recent.append(slot)
 
-    def _note_due(self, time: int, domain: int, slot: int, waits: bool) -> None:
+    def _note_due(self, due: _Due, waits: bool) -> None:
         if not waits:
-            heappush(self._due, (time, domain, slot))
-        elif self._until[domain] == _END:
-            self._waiting.append((time, domain, slot))
+            heappush(self._due, due)
+        elif self._until[due[1]] == _END:
+            self._waiting.append(due)
 
-    def take(self, slot: int, domain: int, time: int) -> bool:
+    def take(self, slot: int, timer: Timer) -> bool:
         """Takes a timer out to fire it; false if it was deleted, and maybe set again to wait."""
         cell = self._cells[slot]
-        if cell is not None and cell.get((domain, time), SET) != SET:
+        if cell is not None and cell.get(timer, SET) != SET:
             return False
-        self.set(slot, domain, time, False)
+        self.set(slot, timer, False)
         return True
 
-    def give_back(self, slot: int, domain: int, time: int) -> None:
+    def give_back(self, slot: int, timer: Timer) -> None:
         """Leaves a timer that was sent to the JVM again, unless it was deleted."""
         cell = self._cells[slot]
-        if cell is None or cell.get((domain, time)) != DELETED:
-            self.set(slot, domain, time, True)
+        if cell is None or cell.get(timer) != DELETED:
+            self.set(slot, timer, True)
 
     # -- those that were set and are due ---------------------------------------------------------
 
-    def next_due(self, before: tuple[int, int] | None = None) -> tuple[int, int, int] | None:
-        """Slot, domain and time of the first one; ``None`` if there is none.
+    def next_due(self, before: tuple[int, int] | None = None) -> SlotTimer | None:
+        """The first one; ``None`` if there is none.
 
         Args:
             before: only one that comes before this time and domain.
         """
         due = self._due
         while due and (before is None or due[0][:2] < before):
-            time, domain, slot = heappop(due)
+            _, _, slot, timer = heappop(due)
             cell = self._cells[slot]
-            if cell is not None and cell.get((domain, time)) == SET:
-                return slot, domain, time
+            if cell is not None and cell.get(timer) == SET:
+                return slot, timer
         return None
 
     def has_due(self) -> bool:
@@ -145,11 +153,12 @@ class WorkerTimers:
     def next_round(self) -> None:
         """In a batch query, which has no next micro-batch: those that wait are due."""
         waiting, self._waiting = self._waiting, []
-        for time, domain, slot in waiting:
+        for due in waiting:
+            slot, timer = due[2:]
             cell = self._cells[slot]
-            if cell is not None and cell.get((domain, time)) == WAITS:
-                cell[domain, time] = SET
-                heappush(self._due, (time, domain, slot))
+            if cell is not None and cell.get(timer) == WAITS:
+                cell[timer] = SET
+                heappush(self._due, due)
 
     # -- between JVM and worker; see WorkerState -------------------------------------------------
 
@@ -174,17 +183,13 @@ class WorkerTimers:
             self._cells += [self._old_cells[old] if old >= 0 else None for old in carried]
         self._dirty += bytes(new_keys)
 
-    def learn_gone(self, timers: list[tuple[int, int, int]]) -> None:
-        """Takes in which timers the JVM has deleted, unless more is known of them here.
-
-        Args:
-            timers: slot, domain and time of each.
-        """
-        for slot, domain, time in timers:
+    def learn_gone(self, timers: list[SlotTimer]) -> None:
+        """Takes in which timers the JVM has deleted, unless more is known of them here."""
+        for slot, timer in timers:
             cell = self._cells[slot]
             if cell is None:
                 cell = self._cells[slot] = TimerCell()
-            cell.setdefault((domain, time), DELETED)
+            cell.setdefault(timer, DELETED)
 
     def changes(self, start: int, stop: int) -> dict[str, pa.Array]:
         """The columns with what changed in these slots since the last call."""
@@ -211,7 +216,7 @@ class WorkerTimers:
     def _take_changes(self, slot: int) -> list[Change]:
         cell = self._cells[slot]
         assert cell is not None
-        rows = [(slot, *timer, cell[timer]) for timer in sorted(cell.changed)]
+        rows = [(slot, timer, cell[timer]) for timer in sorted(cell.changed)]
         for timer in cell.changed:
             # The JVM knows now, and sends it when it is its turn.
             if cell[timer] == WAITS:
@@ -223,9 +228,11 @@ class WorkerTimers:
         """The columns with these changes."""
         if not rows:
             return self.no_changes()
-        columns = zip(TYPES.items(), zip(*rows))
+        slots, timers, now = zip(*rows)
+        domains, times, *windows = zip(*timers)
+        columns = zip(self._types.items(), (slots, domains, times, now, *windows))
         return {name: list_column(pa.array(values, kind)) for (name, kind), values in columns}
 
     def no_changes(self) -> dict[str, pa.Array]:
         """The columns of changes, empty."""
-        return {name: empty_column(kind) for name, kind in TYPES.items()}
+        return {name: empty_column(kind) for name, kind in self._types.items()}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from keystate._worker.messages.columns import Timer
 from keystate._worker.state.lists import ListCell, WorkerListState
 from keystate._worker.state.maps import PlainMapState, WorkerMapState
 from keystate._worker.state.sorted_maps import WorkerSortedMapState
@@ -176,23 +177,20 @@ class UndoableTimers(WorkerTimers):
 
     Args:
         cursor: has the journal.
+        windows: whether each belongs to a window.
     """
 
-    def __init__(self, cursor: Any) -> None:
-        super().__init__()
+    def __init__(self, cursor: Any, windows: bool) -> None:
+        super().__init__(windows)
         self._cursor = cursor
 
-    def set(
-        self, slot: int, domain: int, time: int, wanted: bool, by: tuple[int, int] | None = None
-    ) -> None:
-        cell, timer = self._cells[slot], (domain, time)
+    def set(self, slot: int, timer: Timer, wanted: bool, by: Timer | None = None) -> None:
+        cell = self._cells[slot]
         known = (None, False) if cell is None else (cell.get(timer), timer in cell.changed)
         self._cursor.journal.append((self._undo, slot, timer, *known, self._dirty[slot]))
-        super().set(slot, domain, time, wanted, by)
+        super().set(slot, timer, wanted, by)
 
-    def _undo(
-        self, slot: int, timer: tuple[int, int], was: int | None, changed: bool, dirty: int
-    ) -> None:
+    def _undo(self, slot: int, timer: Timer, was: int | None, changed: bool, dirty: int) -> None:
         cell: Any = self._cells[slot]
         assert isinstance(cell, TimerCell)
         if was is None:

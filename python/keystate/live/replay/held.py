@@ -37,13 +37,13 @@ def take_up(
     """
     keys = job.keys.encode([key])
     states: StoredStates = {}
-    timers: list[tuple[int, int]] = []
+    timers: list[tuple[int, ...]] = []
     if stored is not None:
         for found in stored["states"]:
             made = _state(found, keys)
             if made is not None:
                 states[found["state"]] = made
-        timers = [(domain, time) for domain, time in stored["timers"]]
+        timers = [tuple(timer) for timer in stored["timers"]]
     nothing: dict[str, Any] = {"subtasks": [None] * len(job.broadcast), "raw": {}}
     of_timers = (timers, job.keys.encode([key] * len(timers)))
     job.restore(Held(states, of_timers, nothing, [broadcast]), clock)

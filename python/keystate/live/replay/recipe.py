@@ -14,7 +14,7 @@ from keystate._types.ddl import quoted
 from keystate._worker.calls.function_spec import Style
 from keystate.checkpoints.history import value_of
 from keystate.errors import DeclarationError
-from keystate.functions import TimeDomain
+from keystate.functions.timers import set_timer_of
 from keystate.testing._job import Clock
 from keystate.testing._literals import Literals
 from keystate.testing._setup import Setup
@@ -136,8 +136,9 @@ class Recipe:
                 times = found["times"]
                 used = f", used_at={times[0] if found['kind'] == 'value' else times!r}"
             lines.append(f"harness.set_state(key, {found['state']!r}, {write(value)}{used})")
-        for domain, time in self.stored["timers"]:
-            lines.append(f"harness.set_timer(key, {write(TimeDomain(domain))}, {time})")
+        for timer in self.stored["timers"]:
+            given = ", ".join(map(write, set_timer_of(*timer)))
+            lines.append(f"harness.set_timer(key, {given})")
         return lines
 
     def _runs(self, write: Literals) -> list[str]:

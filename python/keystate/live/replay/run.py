@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,8 @@ from keystate._types.canonical import by_key, same
 from keystate._types.codec import struct_codec
 from keystate.checkpoints.history import KeyReader, value_of
 from keystate.errors import CheckpointError
-from keystate.functions import OutputTag, TimeDomain
+from keystate.functions import OutputTag
+from keystate.functions.timers import set_timer_of
 from keystate.live.replay.held import broadcast_states, take_up
 from keystate.live.replay.recipe import Recipe
 from keystate.live.replay.recorded import read_initial, read_inputs
@@ -219,7 +220,7 @@ class _Run:
                 batch,
                 places[0][0] if places else 0,
                 found if self._job.takes_many and places else next(iter(found), None),
-                None if ran.timer is None else (TimeDomain(ran.timer.domain), ran.timer.time),
+                None if ran.timer is None else ran.timer.shown,
                 ran.before[0],
                 ran.after[0],
                 _timers(ran.before[1]),
@@ -281,8 +282,8 @@ class _Run:
             was, now = stored.get(name), replayed.get(name)
             if not same(was, now):
                 differences.append(Difference(batch, name, was, now, _first(steps, name, was, now)))
-        timers = [(TimeDomain(domain), time) for domain, time in found["timers"]]
-        if self._job.setup.timers_compare and timers != _timers(set_timers):
+        timers = _timers(found["timers"])
+        if timers != _timers(set_timers):
             step = next((one for one in steps if one.timers_before != one.timers_after), None)
             differences.append(Difference(batch, TIMERS, timers, _timers(set_timers), step))
         return differences
@@ -325,5 +326,5 @@ def _differing(stored: Any, replayed: Any) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-def _timers(timers: list[tuple[int, int]]) -> Timers:
-    return [(TimeDomain(domain), time) for domain, time in timers]
+def _timers(timers: Iterable[Sequence[int]]) -> Timers:
+    return [set_timer_of(*timer) for timer in timers]

@@ -15,10 +15,10 @@ from keystate._types.codec import shorten
 from keystate._types.plain import to_json
 from keystate.checkpoints.differences import changed_parts, moment
 from keystate.checkpoints.shown import Shown
-from keystate.functions import TimeDomain
+from keystate.functions.timers import SetTimer
 from keystate.state.kinds import TIMERS
 
-Timers = list[tuple[TimeDomain, int]]
+Timers = list[SetTimer]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Step:
         input: the index of the row's input, 0 or 1; for initial state it is 1.
         row: the row; for a function of batches the list of all its rows; ``None`` for a timer and
             for broadcast elements.
-        timer: the timer's domain and its time in ms; else ``None``.
+        timer: the timer's domain and its time in ms, and of a window's timer the window's start and
+            end; else ``None``.
         before: the states' values before the step, by name, without states that have nothing.
         after: the states' values after the step.
         timers_before: the timers that were set before: domains and times in ms.
@@ -45,7 +46,7 @@ class Step:
     batch: int
     input: int
     row: Any
-    timer: tuple[TimeDomain, int] | None
+    timer: SetTimer | None
     before: dict[str, Any]
     after: dict[str, Any]
     timers_before: Timers
@@ -250,4 +251,4 @@ def json_of(value: Any) -> str:
 
 
 def _json_of_timers(timers: Timers) -> list[str]:
-    return [json.dumps([domain.name, time]) for domain, time in timers]
+    return [json.dumps([domain.name, *rest]) for domain, *rest in timers]

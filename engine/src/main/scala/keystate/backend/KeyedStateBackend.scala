@@ -87,6 +87,13 @@ trait StateEntries {
   /** Removes an entry; that there is none is no error. */
   def remove(family: Int, group: Int, key: Array[Byte]): Unit
 
+  /** Removes an entry; returns whether there was one. */
+  def take(family: Int, group: Int, key: Array[Byte]): Boolean = {
+    val isThere = get(family, group, key) != null
+    if (isThere) remove(family, group, key)
+    isThere
+  }
+
   /** Entries of a group from `start` (inclusive; null: from the first) to `end` (exclusive; null:
     * to the last). On a `Grouped` family both bounds belong to the same key, and a null `end` stops
     * after that key's entries. On a `Point` family both must be null, and the order is undefined.

@@ -82,6 +82,7 @@ object ErrorCode {
   val NoSuchState: ErrorCode = of("KEYSTATE_NO_SUCH_STATE")
   val NoWatermark: ErrorCode = of("KEYSTATE_NO_WATERMARK")
   val NullKey: ErrorCode = of("KEYSTATE_NULL_KEY")
+  val OpenWindows: ErrorCode = of("KEYSTATE_OPEN_WINDOWS")
   val OperatorsChanged: ErrorCode = of("KEYSTATE_OPERATORS_CHANGED")
   val InsideCheckpoint: ErrorCode = of("KEYSTATE_INSIDE_CHECKPOINT")
   val ParallelismChanged: ErrorCode = of("KEYSTATE_PARALLELISM_CHANGED")

@@ -32,6 +32,24 @@ private[errors] trait RestartErrors {
       "rows their new key; editor.write(target)."
   )
 
+  /** @param recorded
+    *   what the checkpoint says of the windows
+    * @param declared
+    *   what the query says; None if it has no windows
+    * @param open
+    *   some windows that are open
+    */
+  def openWindows(
+      recorded: String,
+      declared: Option[String],
+      open: Seq[String]
+  ): KeystateException = OpenWindows.error(
+    s"The windows in the checkpoint are ($recorded), but those of the query are " +
+      s"(${declared.getOrElse("none")}). This can change only while no window is open, and there " +
+      s"are: ${open.mkString("; ")}. Run the query with the windows that it had until these have " +
+      "ended, or start with a new checkpoint."
+  )
+
   /** Adds to an error in `body` which operator it is about. */
   def inOperator[T](operator: String)(body: => T): T =
     try body

@@ -6,9 +6,9 @@ import org.apache.spark.sql.{Column, DataFrame, Dataset}
 
 import keystate.errors.KeystateErrors
 import keystate.windows.{
-  AggregateFold, AnyWindowsFunction, Contents, Evictor, FixedWindows, FixedWindowsFunction, Fold,
-  FoldedContents, FoldedSessions, ListedContents, ListedSessions, MergingWindowAssigner,
-  ProcessWindowFunction, ReduceFold, SessionWindows, Trigger, Window, WindowAssigner, WindowFunction
+  AggregateFold, Contents, Evictor, FixedWindows, Fold, FoldedContents, FoldedSessions,
+  ListedContents, ListedSessions, MergingWindowAssigner, ProcessWindowFunction, ReduceFold,
+  SessionWindows, Trigger, Window, WindowAssigner, WindowCalls, WindowFunction, WindowsFunction
 }
 import keystate.{
   AggregateFunction, KeyedProcessFunction, OutputTag, ReduceFunction, TypeInformation
@@ -121,23 +121,16 @@ private[keystate] final case class Windowing[T, W <: Window](
           "are: it has no onMerge."
       )
     val late = lateOutput.asInstanceOf[Option[OutputTag[Any]]]
-    val isPlain =
-      trigger.getClass == assigner.getDefaultTrigger.getClass && evictor.isEmpty && lateness == 0
-    (assigner: Any, fold) match {
-      case (fixed: FixedWindows, Some(own)) if isPlain =>
-        new FixedWindowsFunction(fixed, function, new FoldedContents(own), late)
-      case _ =>
-        new AnyWindowsFunction(
-          assigner.asInstanceOf[WindowAssigner[Any, Window]],
-          trigger.asInstanceOf[Trigger[Any, Window]],
-          evictor.asInstanceOf[Option[Evictor[Any, Window]]],
-          lateness,
-          contents(fold.filter(_ => evictor.isEmpty), elementType),
-          function,
-          fold,
-          late
-        )
-    }
+    new WindowsFunction(
+      assigner.asInstanceOf[WindowAssigner[Any, Window]],
+      trigger.asInstanceOf[Trigger[Any, Window]],
+      evictor.asInstanceOf[Option[Evictor[Any, Window]]],
+      lateness,
+      contents(fold.filter(_ => evictor.isEmpty), elementType),
+      new WindowCalls(function),
+      fold,
+      late
+    )
   }
 
   /** These windows for aggregates of columns. */

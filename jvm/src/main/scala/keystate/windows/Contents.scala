@@ -73,18 +73,19 @@ private[keystate] final class AggregateFold(
 /** What the windows of a key hold. It is told on the driver, and opened in a subtask. */
 private[keystate] sealed abstract class Contents extends Serializable {
 
+  /** What a window holds, as the checkpoint records it. */
+  def kind: String
+
   /** Gets the states. */
   def open(store: KeyedStateStore): Unit
 
   /** Whether `add` gives elements to a function of the user's, which may change them. */
   def changesElements: Boolean
 
-  /** Adds an element with its event time, if it has one.
-    *
-    * @param past
-    *   whether the window's end has passed
+  /** Adds an element with its event time, if it has one; returns whether it can be the window's
+    * first.
     */
-  def add(window: WindowKey, element: Any, time: java.lang.Long, past: Boolean): Unit
+  def add(window: WindowKey, element: Any, time: java.lang.Long): Boolean
 
   /** Whether there is such a window; others than merged ones need not be told apart. */
   def contains(window: WindowKey): Boolean = true
@@ -94,92 +95,39 @@ private[keystate] sealed abstract class Contents extends Serializable {
 
   /** Removes a window with what it holds. */
   def remove(window: WindowKey): Unit = clear(window)
-
-  /** Notes that the end of a window has passed; only what others read tells it. */
-  def ended(window: WindowKey): Unit = ()
-
-  /** The windows whose end has not passed, as far as that is noted, and which end until then; and the
-    * next one.
-    */
-  def ending(end: Long): Seq[WindowKey] = Nil
-
-  /** The windows whose end has passed, as far as that is noted. */
-  def closed: Seq[WindowKey] = Nil
 }
 
-/** An accumulator for each window.
-  *
-  * Those whose end has passed are noted as such, for at a restart a [[FixedWindowsFunction]] can
-  * follow on an [[AnyWindowsFunction]], or the other way round, and neither knows the other's timers.
-  */
+/** An accumulator for each window. */
 private[keystate] class FoldedContents(val fold: Fold) extends Contents {
-  @transient protected var accumulators: SortedMapState[ContentsKey, Any] = _
+  @transient protected var accumulators: SortedMapState[WindowKey, Any] = _
 
   /** Of the state. */
   protected def name: String = "window-contents"
+
+  override def kind: String = "an accumulator each"
 
   override def open(store: KeyedStateStore): Unit =
     accumulators = store.getSortedMapState(
       new SortedMapStateDescriptor(
         name,
         KeyOrder.NATURAL,
-        WindowStates.Contents,
+        WindowStates.Key,
         fold.accumulatorType.asInstanceOf[TypeInformation[Any]]
       )
     )
 
   override def changesElements: Boolean = true
 
-  /** Adds an element; returns whether it is the window's first. */
-  def addTo(window: ContentsKey, element: Any): Boolean = {
+  override def add(window: WindowKey, element: Any, time: java.lang.Long): Boolean = {
     val accumulator = accumulators.get(window)
     accumulators.put(window, fold.add(element, accumulator))
     accumulator == null
   }
 
-  override def add(window: WindowKey, element: Any, time: java.lang.Long, past: Boolean): Unit =
-    addTo(ContentsKey(if (past) 0 else 1, window.end, window.start), element): Unit
-
   /** What a window holds; null if that is nothing. */
-  def accumulator(window: WindowKey): Any = accumulators.get(keyOf(window))
+  def accumulator(window: WindowKey): Any = accumulators.get(window)
 
-  protected def keyOf(window: WindowKey): ContentsKey = {
-    val key = ContentsKey(1, window.end, window.start)
-    if (accumulators.contains(key)) key else key.copy(open = 0)
-  }
-
-  /** The window that ends first of those whose end has passed, and then of the others, and what
-    * it holds; null if there is none.
-    */
-  def first: java.util.Map.Entry[ContentsKey, Any] = accumulators.firstEntry()
-
-  /** Removes what [[first]] gave. */
-  def removeFirst(key: ContentsKey): Unit = accumulators.remove(key)
-
-  override def clear(window: WindowKey): Unit = accumulators.remove(keyOf(window))
-
-  override def ended(window: WindowKey): Unit = {
-    val key = ContentsKey(1, window.end, window.start)
-    if (accumulators.contains(key)) {
-      val accumulator = accumulators.get(key)
-      accumulators.remove(key)
-      accumulators.put(key.copy(open = 0), accumulator)
-    }
-  }
-
-  override def ending(end: Long): Seq[WindowKey] = {
-    val open = accumulators
-      .tailIterator(ContentsKey(1, Long.MinValue, Long.MinValue))
-      .map(_.getKey.window)
-      .takeWhile(_.end != Long.MaxValue)
-    val (ending, rest) = open.span(_.end <= end)
-    ending.toVector ++ rest.take(1)
-  }
-
-  override def closed: Seq[WindowKey] = accumulators
-    .headIterator(ContentsKey(1, Long.MinValue, Long.MinValue))
-    .map(_.getKey.window)
-    .toVector
+  override def clear(window: WindowKey): Unit = accumulators.remove(window)
 }
 
 /** An element as it is kept; `row` is of the user's type. Python names the fields the same. */
@@ -203,12 +151,15 @@ private[keystate] class ListedContents(elementType: TypeInformation[_]) extends 
     next = store.getState(ValueStateDescriptor("window-next-number", 0L))
   }
 
+  override def kind: String = "its rows"
+
   override def changesElements: Boolean = false
 
-  override def add(window: WindowKey, element: Any, time: java.lang.Long, past: Boolean): Unit = {
+  override def add(window: WindowKey, element: Any, time: java.lang.Long): Boolean = {
     val number = next.value()
     next.update(number + 1)
     stored.put(NumberedKey(window.end, window.start, number), StoredElement(element, time))
+    true
   }
 
   /** The elements of a window as they came. */

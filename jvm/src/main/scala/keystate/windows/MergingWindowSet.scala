@@ -16,15 +16,8 @@ private[keystate] trait MergingContents { self: Contents =>
   /** The windows of the key, sorted. */
   def windows: Seq[WindowKey]
 
-  /** The window that ends first; null if there is none. */
-  def firstWindow: WindowKey
-
-  /** Makes one window of some, of which it can be one.
-    *
-    * @param past
-    *   whether its end has passed
-    */
-  def merge(into: WindowKey, merged: Seq[WindowKey], past: Boolean): Unit
+  /** Makes one window of some, of which it can be one. */
+  def merge(into: WindowKey, merged: Seq[WindowKey]): Unit
 }
 
 /** An accumulator for each window. An emptied window has null. */
@@ -33,29 +26,23 @@ private[keystate] final class FoldedSessions(own: Fold)
     with MergingContents {
   override protected def name: String = "session-contents"
 
-  override def contains(window: WindowKey): Boolean = accumulators.contains(keyOf(window))
+  override def contains(window: WindowKey): Boolean = accumulators.contains(window)
 
-  override def windows: Seq[WindowKey] =
-    accumulators.keys().map(_.window).toVector.sortBy(window => (window.end, window.start))
+  override def windows: Seq[WindowKey] = accumulators.keys().toVector
 
-  override def firstWindow: WindowKey = {
-    val entry = accumulators.firstEntry()
-    if (entry == null) null else entry.getKey.window
-  }
+  override def clear(window: WindowKey): Unit = accumulators.put(window, null)
 
-  override def clear(window: WindowKey): Unit = accumulators.put(keyOf(window), null)
+  override def remove(window: WindowKey): Unit = accumulators.remove(window)
 
-  override def remove(window: WindowKey): Unit = accumulators.remove(keyOf(window))
-
-  override def merge(into: WindowKey, merged: Seq[WindowKey], past: Boolean): Unit = {
+  override def merge(into: WindowKey, merged: Seq[WindowKey]): Unit = {
     var accumulator: Any = null
-    merged.map(keyOf).foreach { key =>
-      val mine = accumulators.get(key)
-      accumulators.remove(key)
+    merged.foreach { window =>
+      val mine = accumulators.get(window)
+      accumulators.remove(window)
       if (accumulator == null) accumulator = mine
       else if (mine != null) accumulator = fold.merge(accumulator, mine)
     }
-    accumulators.put(ContentsKey(if (past) 0 else 1, into.end, into.start), accumulator)
+    accumulators.put(into, accumulator)
   }
 }
 
@@ -80,15 +67,11 @@ private[keystate] final class ListedSessions(elementType: TypeInformation[_])
 
   override def windows: Seq[WindowKey] = holders.keys().toVector
 
-  override def firstWindow: WindowKey = {
-    val entry = holders.firstEntry()
-    if (entry == null) null else entry.getKey
-  }
-
-  override def add(window: WindowKey, element: Any, time: JLong, past: Boolean): Unit = {
+  override def add(window: WindowKey, element: Any, time: JLong): Boolean = {
     val known = holders.get(window)
     if (known == null) holders.put(window, window)
-    super.add(if (known == null) window else known, element, time, past)
+    super.add(if (known == null) window else known, element, time): Unit
+    known == null
   }
 
   override def remove(window: WindowKey): Unit = if (contains(window)) {
@@ -96,7 +79,7 @@ private[keystate] final class ListedSessions(elementType: TypeInformation[_])
     holders.remove(window)
   }
 
-  override def merge(into: WindowKey, merged: Seq[WindowKey], past: Boolean): Unit = {
+  override def merge(into: WindowKey, merged: Seq[WindowKey]): Unit = {
     val holder = holders.get(merged.head)
     merged.tail.foreach(moveElements(_, holder))
     merged.foreach(holders.remove)
@@ -111,13 +94,10 @@ private[windows] final class MergingWindowSet(
 ) {
   import MergingWindowSet.OnMerge
 
-  /** The window that ends first; null if there is none. */
-  def first: WindowKey = contents.firstWindow
-
   /** Merges a new window with those that there are; returns the one that it is merged into, or
     * itself. That is there when it has an element.
     */
-  def add(added: WindowKey, isPast: WindowKey => Boolean)(onMerge: OnMerge): WindowKey =
+  def add(added: WindowKey)(onMerge: OnMerge): WindowKey =
     if (contents.contains(added)) added
     else {
       val merges = ArrayBuffer.empty[(WindowKey, Seq[WindowKey])]
@@ -128,7 +108,7 @@ private[windows] final class MergingWindowSet(
         val merged = group.filter(_ != added)
         if (merged.size < group.size) result = into
         if (merged != Seq(into)) {
-          contents.merge(into, merged, isPast(into))
+          contents.merge(into, merged)
           onMerge(into, merged)
         }
       }

@@ -1,6 +1,6 @@
 package keystate.windows
 
-import keystate.{KeyedStateStore, State, StateDescriptor, TimeDomain}
+import keystate.{KeyedStateStore, State, StateDescriptor}
 
 /** What happens to a window. A window without elements emits nothing. */
 sealed abstract class TriggerResult(val isFire: Boolean, val isPurge: Boolean)
@@ -41,18 +41,12 @@ trait TriggerContext {
   /** Deletes a timer; harmless when it is not set. */
   def deleteEventTimeTimer(time: Long): Unit
 
-  /** Whether the window has a timer; only Keystate's own contexts know. */
-  private[windows] def hasTimer(domain: TimeDomain, time: Long): Boolean = true
-
   /** A state of the key and the window, which `open` got by this descriptor. */
   def getPartitionedState[S <: State](descriptor: StateDescriptor[S]): S
 }
 
 /** What [[Trigger.onMerge]] is told. */
 trait OnMergeContext extends TriggerContext {
-
-  /** Whether one of the windows that are merged has a timer; as `hasTimer`. */
-  private[windows] def hadTimer(domain: TimeDomain, time: Long): Boolean = true
 
   /** Merges what the windows have in this state into what the new window has. It must be a list,
     * reducing or aggregating state, else `KEYSTATE_DECLARATION`.

@@ -3,7 +3,7 @@ package keystate.windows
 import java.time.Duration
 
 import keystate.errors.KeystateErrors
-import keystate.{KeyedStateStore, ReduceFunction, ReducingStateDescriptor, TimeDomain}
+import keystate.{KeyedStateStore, ReduceFunction, ReducingStateDescriptor}
 
 /** Does nothing when a timer fires, unless a subclass says so. Can be used with merging. */
 sealed abstract class QuietTrigger extends Trigger[Any, Window] {
@@ -134,7 +134,7 @@ sealed abstract class ContinuousTrigger private[windows] (every: Duration) exten
     )
   // Windows that are merged go on with the first time of theirs.
   private val earlier: ReduceFunction[java.lang.Long] = (a, b) => math.min(a, b)
-  private val fireTime = ReducingStateDescriptor("fire-time", earlier)
+  private val fireTime = ReducingStateDescriptor(s"$clock-fire-time", earlier)
 
   override def open(states: KeyedStateStore): Unit =
     states.getReducingState(fireTime): Unit
@@ -146,11 +146,12 @@ sealed abstract class ContinuousTrigger private[windows] (every: Duration) exten
   /** When it fires next; null if that is not set. */
   protected def next(ctx: TriggerContext): java.lang.Long = ctx.getPartitionedState(fireTime).get()
 
-  /** Sets when it fires next if that is not set, or if another trigger had its timer. */
-  protected def begin(time: Long, ctx: TriggerContext): Unit = {
+  /** Sets when it fires next, if that is not set or has passed: another trigger may have had its
+    * timer.
+    */
+  protected def begin(time: Long, now: Long, ctx: TriggerContext): Unit = {
     val known = next(ctx)
-    if (known == null) setNext(time, ctx)
-    else if (!ctx.hasTimer(domain, known)) {
+    if (known == null || known <= now) {
       clearNext(ctx)
       setNext(time, ctx)
     }
@@ -179,15 +180,14 @@ sealed abstract class ContinuousTrigger private[windows] (every: Duration) exten
     }
   }
 
-  protected def domain: TimeDomain
+  protected def clock: String
   protected def register(time: Long, ctx: TriggerContext): Unit
   protected def delete(time: Long, ctx: TriggerContext): Unit
 
   override def onMerge(window: Window, ctx: OnMergeContext): Unit = {
     ctx.mergePartitionedState(fireTime)
     val time = next(ctx)
-    if (time != null && ctx.hadTimer(domain, time)) register(time, ctx)
-    else clearNext(ctx)
+    if (time != null) register(time, ctx)
   }
 
   override def clear(window: Window, ctx: TriggerContext): Unit = if (next(ctx) != null) {
@@ -207,7 +207,7 @@ class ContinuousEventTimeTrigger private (interval: Duration) extends Continuous
     if (window.maxTimestamp <= ctx.getCurrentWatermark) TriggerResult.FIRE
     else {
       ctx.registerEventTimeTimer(window.maxTimestamp)
-      begin(nextAfter(timestamp, window), ctx)
+      begin(nextAfter(timestamp, window), ctx.getCurrentWatermark, ctx)
       TriggerResult.CONTINUE
     }
 
@@ -219,7 +219,7 @@ class ContinuousEventTimeTrigger private (interval: Duration) extends Continuous
     ctx.deleteEventTimeTimer(window.maxTimestamp)
   }
 
-  override protected def domain: TimeDomain = TimeDomain.EVENT_TIME
+  override protected def clock: String = "event-time"
   override protected def register(time: Long, ctx: TriggerContext): Unit =
     ctx.registerEventTimeTimer(time)
   override protected def delete(time: Long, ctx: TriggerContext): Unit =
@@ -241,7 +241,8 @@ class ContinuousProcessingTimeTrigger private (interval: Duration)
       window: Window,
       ctx: TriggerContext
   ): TriggerResult = {
-    begin(nextAfter(ctx.getCurrentProcessingTime, window), ctx)
+    val now = ctx.getCurrentProcessingTime
+    begin(nextAfter(now, window), Long.MinValue, ctx)
     TriggerResult.CONTINUE
   }
 
@@ -249,7 +250,7 @@ class ContinuousProcessingTimeTrigger private (interval: Duration)
     // From now on, not from the timer's time: micro-batches can be further apart.
     fire(time, math.max(time, ctx.getCurrentProcessingTime), window, ctx)
 
-  override protected def domain: TimeDomain = TimeDomain.PROCESSING_TIME
+  override protected def clock: String = "processing-time"
   override protected def register(time: Long, ctx: TriggerContext): Unit =
     ctx.registerProcessingTimeTimer(time)
   override protected def delete(time: Long, ctx: TriggerContext): Unit =

@@ -5,6 +5,7 @@ import keystate.{
   KeyedStateStore, MetricGroup, OutputTag, ProcessContext, RuntimeContext, State, StateDescriptor,
   TimeDomain
 }
+import org.apache.spark.sql.keystate.jvm.WindowedContext
 
 /** The key and the window at hand, as assigners, triggers and evictors see them. */
 private[windows] final class CurrentWindow
@@ -15,7 +16,6 @@ private[windows] final class CurrentWindow
   var row: ProcessContext[Any] = _ // of the element or timer
   private var watermark = Long.MinValue
   var merged: Seq[WindowKey] = Nil
-  var timers: WindowTimers = _
   var triggerStates: WindowStates = _
 
   /** @param watermark
@@ -29,32 +29,18 @@ private[windows] final class CurrentWindow
   override def getCurrentProcessingTime: Long = row.timerService().currentProcessingTime()
   override def getCurrentWatermark: Long = watermark
 
+  /** Sets a timer of a window, or deletes it. */
+  def setTimer(domain: TimeDomain, time: Long, window: WindowKey, wanted: Boolean): Unit =
+    row.asInstanceOf[WindowedContext].setTimer(domain, time, window.namespace, wanted)
+
   override def registerProcessingTimeTimer(time: Long): Unit =
-    timers.set(
-      TimeDomain.PROCESSING_TIME,
-      time,
-      window,
-      WindowTimers.ForTrigger,
-      row.timerService()
-    )
+    setTimer(TimeDomain.PROCESSING_TIME, time, window, wanted = true)
   override def registerEventTimeTimer(time: Long): Unit =
-    timers.set(TimeDomain.EVENT_TIME, time, window, WindowTimers.ForTrigger, row.timerService())
+    setTimer(TimeDomain.EVENT_TIME, time, window, wanted = true)
   override def deleteProcessingTimeTimer(time: Long): Unit =
-    timers.delete(
-      TimeDomain.PROCESSING_TIME,
-      time,
-      window,
-      WindowTimers.ForTrigger,
-      row.timerService()
-    )
+    setTimer(TimeDomain.PROCESSING_TIME, time, window, wanted = false)
   override def deleteEventTimeTimer(time: Long): Unit =
-    timers.delete(TimeDomain.EVENT_TIME, time, window, WindowTimers.ForTrigger, row.timerService())
-
-  override private[windows] def hasTimer(domain: TimeDomain, time: Long): Boolean =
-    timers.contains(domain, time, window)
-
-  override private[windows] def hadTimer(domain: TimeDomain, time: Long): Boolean =
-    merged.exists(timers.contains(domain, time, _))
+    setTimer(TimeDomain.EVENT_TIME, time, window, wanted = false)
 
   override def getPartitionedState[S <: State](descriptor: StateDescriptor[S]): S =
     triggerStates.provide(descriptor)
@@ -90,9 +76,6 @@ private[windows] final class FunctionStates(
       )
 
   override def globalState: KeyedStateStore = this
-
-  /** Whether the function has asked for states of windows. */
-  def hasWindowStates: Boolean = !ofWindow.isEmpty
 
   override protected[keystate] def provide[S <: State](descriptor: StateDescriptor[S]): S =
     states.get(descriptor)(runtime.provide(descriptor)).asInstanceOf[S]

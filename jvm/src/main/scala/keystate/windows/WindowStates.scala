@@ -23,8 +23,6 @@ private[keystate] final case class WindowMapKey(end: Long, start: Long, key: Any
 private[windows] final class NamedStates[S] {
   private val known = mutable.HashMap.empty[String, (AnyRef, S)]
 
-  def isEmpty: Boolean = known.isEmpty
-
   /** A state; it is made if there is none of this name. One of another kind is an error. */
   def get(descriptor: StateDescriptor[_])(make: => S): S = {
     val (first, state) = known.getOrElseUpdate(descriptor.name, (descriptor, make))
@@ -48,9 +46,6 @@ private[windows] final class WindowStates(
     prefix: String
 ) extends KeyedStateStore {
   private val states = new NamedStates[OfWindow]
-
-  /** Whether no state was asked for. */
-  def isEmpty: Boolean = states.isEmpty
 
   /** Merges what windows have in a state into what the window at hand has. */
   def merge(descriptor: StateDescriptor[_ <: State], sources: Iterable[WindowKey]): Unit =
@@ -103,7 +98,6 @@ private[windows] final class WindowStates(
 
 private[windows] object WindowStates {
   val Key: TypeInformation[WindowKey] = implicitly
-  val Contents: TypeInformation[ContentsKey] = implicitly
   val Numbered: TypeInformation[NumberedKey] = implicitly
   val Time: TypeInformation[Long] = implicitly
 }

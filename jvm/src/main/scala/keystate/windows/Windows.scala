@@ -1,5 +1,7 @@
 package keystate.windows
 
+import org.apache.spark.sql.keystate.encoding.WindowNamespace
+
 /** A group of rows of one key: a [[TimeWindow]] or the [[GlobalWindow]]. */
 sealed abstract class Window extends Serializable {
 
@@ -55,15 +57,13 @@ object GlobalWindow {
 private[keystate] final case class WindowKey(end: Long, start: Long) {
   def window: Window =
     if (this == WindowKey.Global) GlobalWindow.get else TimeWindow(start, end)
+
+  /** The window as timers have it. */
+  def namespace: Array[Byte] = WindowNamespace(end, start)
 }
 
 private[keystate] object WindowKey {
   val Global: WindowKey = WindowKey(Long.MaxValue, 0)
-}
-
-/** A window that has an accumulator; `open` is 1 while its end is to come, and then 0. */
-private[keystate] final case class ContentsKey(open: Long, end: Long, start: Long) {
-  def window: WindowKey = WindowKey(end, start)
 }
 
 /** One of several things that a window has. */

@@ -5,17 +5,14 @@ import java.time.Duration
 
 import org.json4s._
 import org.json4s.jackson.JsonMethods
-import org.scalatest.Assertion
 import org.scalatest.funsuite.AnyFunSuite
 
 import org.apache.spark.sql.functions.expr
 import org.apache.spark.sql.{Dataset, Encoder, Row}
 
-import keystate.stream.{KeyedDataset, WindowedDataset}
-import keystate.{
-  AggregateFunction, Collector, KeyedProcessFunction, OutputTag, RuntimeContext, SessionFixture,
-  TypeInformation
-}
+import keystate.errors.{ErrorCode, KeystateException}
+import keystate.stream.WindowedDataset
+import keystate.{AggregateFunction, Collector, OutputTag, SessionFixture, TypeInformation}
 import org.apache.spark.sql.keystate.jvm.testing.{TestedInput, TestedInputs, TestedOperator}
 
 final case class WindowTotal(key: String, total: Long, start: java.lang.Long, last: java.lang.Long)
@@ -47,21 +44,6 @@ class Sum extends AggregateFunction[Purchase, Long, Long] {
   override def add(value: Purchase, accumulator: Long): Long = accumulator + value.value
   override def getResult(accumulator: Long): Long = accumulator
   override def merge(first: Long, second: Long): Long = first + second
-}
-
-/** Leaves what a worker of Python leaves that computes windows by columns: windows, and the key's
-  * one timer.
-  */
-class LeftByColumns(contents: FoldedContents, past: Boolean, timer: Long, windows: WindowKey*)
-    extends KeyedProcessFunction[String, Purchase, WindowTotal] {
-  override def open(ctx: RuntimeContext): Unit = contents.open(ctx)
-
-  override def processElement(in: Purchase, ctx: Context, out: Collector[WindowTotal]): Unit = {
-    windows.foreach(contents.add(_, in, null, past))
-    ctx.timerService().registerEventTimeTimer(timer)
-  }
-
-  override def onTimer(time: Long, ctx: OnTimerContext, out: Collector[WindowTotal]): Unit = ()
 }
 
 /** The table of window cases, which Python's windows pass too. */
@@ -176,149 +158,33 @@ class WindowCasesSuite extends AnyFunSuite with SessionFixture {
     } finally subtask.close()
   }
 
-  private def sum = new AggregateFold(
-    (new Sum).asInstanceOf[AggregateFunction[Any, Any, Any]],
-    implicitly[TypeInformation[Long]]
+  private def rules(assigner: String, more: JField*) = JObject(
+    (("assigner" -> JArray(List(JString(assigner), JInt(1000)))) +: more).toList
   )
 
-  private type Subtask = TestedOperator[WindowTotal]
+  private def steps(json: String) = "steps" -> JsonMethods.parse(json)
 
-  private def bought(value: Long, time: Long) = Seq(Seq(Purchase("a", value, new Timestamp(time))))
-
-  /** A subtask that is left by columns, and what these windows then make of it. */
-  private def afterColumns(
-      left: LeftByColumns,
-      time: Long,
-      watermark: Long,
-      windows: KeyedDataset[Purchase] => WindowedDataset[Purchase, TimeWindow]
-  )(check: Subtask => Assertion): Assertion = {
-    val in = new TestedInput(TypeInformation.of(implicitly[Encoder[Purchase]]))
-    val rows = in.stream.withWatermark("time", "0 seconds").keyed("key")
-    def totals() = windows(rows).aggregate(new Sum, new Totals[Long, TimeWindow])
-    val subtask = new TestedOperator[WindowTotal](
-      TestedInputs.One,
-      Seq(in),
-      () => rows.process(left),
-      parallelism = 1,
-      maxParallelism = 4,
-      Nil,
-      "hashmap"
-    )
-    try {
-      subtask.run(bought(5, time), watermark = watermark)
-      subtask.restart(totals _)
-      check(subtask)
-    } finally subtask.close()
-  }
-
-  private def fired(subtask: Subtask, watermark: Long): Seq[Any] =
-    subtask.run(Nil, watermark = watermark).map(_._2)
-
-  private val seconds = TumblingEventTimeWindows.of(Duration.ofSeconds(1))
-  private val sessions = EventTimeSessionWindows.withGap(Duration.ofSeconds(1))
-
-  for (lateness <- Seq(0L, 300L, 500L, 900L))
-    test(s"a window that columns have kept is removed, with a lateness of $lateness ms") {
-      val left = new LeftByColumns(new FoldedContents(sum), true, 1499, WindowKey(1000, 0))
-      afterColumns(
-        left,
-        600,
-        1200,
-        _.window(seconds, "time")
-          .allowedLateness(Duration.ofMillis(lateness))
-          .trigger(PurgingTrigger.of(EventTimeTrigger.create()))
-      ) { subtask =>
-        assert(fired(subtask, 1600).isEmpty)
-        assert((subtask.numEntries > 0) == lateness > 600)
-        assert(fired(subtask, 3000).isEmpty)
-        assert(subtask.numEntries == 0)
-      }
-    }
-
-  for (lateness <- Seq(0L, 500L))
-    test(s"a session by columns goes on, with a lateness of $lateness ms") {
-      val left = new LeftByColumns(new FoldedSessions(sum), false, 1499, WindowKey(1500, 500))
-      afterColumns(
-        left,
-        500,
-        0,
-        _.window(sessions, "time").allowedLateness(Duration.ofMillis(lateness))
-      ) { subtask =>
-        assert(subtask.run(bought(2, 900), watermark = 1600).isEmpty)
-        assert(fired(subtask, 1950) == Seq(WindowTotal("a", 7, 500L, 1899L)))
-        val late = subtask.run(bought(1, 950), watermark = 1960).map(_._2)
-        assert(late == Option.when(lateness > 0)(WindowTotal("a", 8, 500L, 1949L)).toSeq)
-        assert(fired(subtask, 5000).isEmpty)
-        assert(subtask.numEntries == 0)
-      }
-    }
-
-  test("a late element meets a session that columns have kept") {
-    val left = new LeftByColumns(new FoldedSessions(sum), true, 1999, WindowKey(1500, 500))
-    afterColumns(
-      left,
-      500,
-      1600,
-      _.window(sessions, "time").allowedLateness(Duration.ofMillis(500))
-    ) { subtask =>
-      assert(subtask.run(bought(2, 900), watermark = 1700).isEmpty)
-      assert(fired(subtask, 1950) == Seq(WindowTotal("a", 7, 500L, 1899L)))
-      assert(fired(subtask, 2100).isEmpty && subtask.numEntries > 0)
-      assert(fired(subtask, 2400).isEmpty && subtask.numEntries == 0)
-    }
-  }
-
-  for (lateness <- Seq(0L, 500L))
-    test(s"windows by columns fire on time by one timer, with a lateness of $lateness ms") {
-      val ends = Seq(1000L, 2000L, 4000L)
-      val keys = ends.map(end => WindowKey(end, end - 1000))
-      afterColumns(
-        new LeftByColumns(new FoldedContents(sum), false, 999, keys: _*),
-        400,
-        500,
-        _.window(seconds, "time").allowedLateness(Duration.ofMillis(lateness))
-      ) { subtask =>
-        for (watermark <- 600L to 5000L by 200L) {
-          val due = ends.filter(end => end <= watermark && end > watermark - 200)
-          val totals = due.map(end => WindowTotal("a", 5, end - 1000, end - 1))
-          assert(fired(subtask, watermark) == totals)
-        }
-        assert(subtask.numEntries == 0)
-      }
-    }
+  private val byClock = """["rules", {"assigner": ["TumblingProcessingTimeWindows", 1000]}]"""
 
   for ((kind, build) <- builds; backend <- Seq("hashmap", "rocksdb")) {
-    val (byTime, byClock) =
-      (
-        JArray(List(JString("TumblingEventTimeWindows"), JInt(1000))),
-        JArray(List(JString("TumblingProcessingTimeWindows"), JInt(1000)))
+    test(s"open windows keep their clock, by $kind, on $backend") {
+      val change = s"""[["row", "a", 1, 100, 50], $byClock, ["clock", 2500]]"""
+      val error = intercept[KeystateException](
+        check(rules("TumblingEventTimeWindows", steps(change)), build, backend)
       )
-    def goesOn(from: JValue, to: JValue, steps: String) = {
-      val all = JsonMethods.parse(steps).children.map {
-        case JString("restart") => JArray(List(JString("rules"), JObject("assigner" -> to)))
-        case step => step
-      }
+      assert(error.errorCode == ErrorCode.OpenWindows)
       assert(
-        check(JObject("assigner" -> from, "steps" -> JArray(all)), build, backend).contains(0L)
+        error.getMessage.contains("the window from 1970-01-01T00:00:00Z to 1970-01-01T00:00:01Z")
       )
+      assert(error.getMessage.contains("by event time, not merged"))
     }
 
-    test(s"windows that go on by the clock, by $kind, on $backend") {
-      goesOn(
-        byTime,
-        byClock,
-        """[["clock", 100], ["row", "a", 1, 100, 50], "restart", ["clock", 2500], ["row", "a", 2, 100],
-          | ["clock", 3500, [["a", 1, 0, 999], ["a", 2, 2000, 2999]]], ["watermark", 5000]]""".stripMargin
-      )
-    }
-
-    test(s"windows that go on by event time, by $kind, on $backend") {
-      goesOn(
-        byClock,
-        byTime,
-        """[["clock", 100], ["row", "a", 1, 100, 50], "restart", ["row", "a", 2, 2500, 2400],
-          | ["clock", 3500, [["a", 1, 0, 999]]], ["watermark", 3500, [["a", 2, 2000, 2999]]]]""".stripMargin
-      )
+    test(s"without open windows the clock may change, by $kind, on $backend") {
+      val change =
+        s"""[["row", "a", 1, 100, 50], ["watermark", 1000, [["a", 1, 0, 999]]], $byClock,
+           | ["clock", 2500], ["row", "a", 2, 100], ["clock", 3500, [["a", 2, 2000, 2999]]]]""".stripMargin
+      val left = check(rules("TumblingEventTimeWindows", steps(change)), build, backend)
+      assert(left.contains(0L))
     }
   }
 

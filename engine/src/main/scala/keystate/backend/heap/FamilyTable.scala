@@ -27,9 +27,10 @@ private[heap] final class FamilyTable(val family: StateFamily, maxParallelism: I
 
   def put(group: Int, key: Array[Byte], value: Array[Byte]): Unit = madeTable(group).put(key, value)
 
-  def remove(group: Int, key: Array[Byte]): Unit = {
+  /** Returns whether there was such an entry. */
+  def remove(group: Int, key: Array[Byte]): Boolean = {
     val table = loadedTable(group)
-    if (table != null) table.remove(key)
+    table != null && table.remove(key)
   }
 
   def scan(group: Int, start: Array[Byte], end: Array[Byte], reverse: Boolean): EntryIterator = {

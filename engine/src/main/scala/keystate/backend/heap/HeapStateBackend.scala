@@ -47,6 +47,9 @@ final class HeapStateBackend(maxParallelism: Int)
     tables(family).put(group, key, value)
 
   override def remove(family: Int, group: Int, key: Array[Byte]): Unit =
+    tables(family).remove(group, key): Unit
+
+  override def take(family: Int, group: Int, key: Array[Byte]): Boolean =
     tables(family).remove(group, key)
 
   override def loader(expected: (Int, Int) => Long): ChangeSink = new ChangeSink {

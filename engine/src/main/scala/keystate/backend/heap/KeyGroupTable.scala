@@ -10,7 +10,9 @@ private[heap] abstract class KeyGroupTable extends GroupEntries {
   /** The value; null when there is none. */
   def get(key: Array[Byte]): Array[Byte]
   def put(key: Array[Byte], value: Array[Byte]): Unit
-  def remove(key: Array[Byte]): Unit
+
+  /** Returns whether there was such an entry. */
+  def remove(key: Array[Byte]): Boolean
 
   /** Like put (or remove if the value is null), but not as a change. Key and value are parts of
     * arrays, which the table does not keep.

@@ -60,10 +60,11 @@ private[heap] final class PointTable(expected: Long) extends KeyGroupTable {
     }
   }
 
-  override def remove(key: Array[Byte]): Unit = {
+  override def remove(key: Array[Byte]): Boolean = {
     reserveLog()
     val slot = find(key)
-    if (slot >= 0 && !records.isRemoved(addressAt(slot))) {
+    val isThere = slot >= 0 && !records.isRemoved(addressAt(slot))
+    if (isThere) {
       val address = addressAt(slot)
       if (!isLogged(address)) logChange(address)
       // Made and removed in the same transaction: no change.
@@ -71,6 +72,7 @@ private[heap] final class PointTable(expected: Long) extends KeyGroupTable {
       discount(address)
       records.remove(address)
     }
+    isThere
   }
 
   override def load(

@@ -36,7 +36,7 @@ private[heap] sealed abstract class SortedTable extends KeyGroupTable {
       changes.get(key, key.length, hash).now = value
   }
 
-  override def remove(key: Array[Byte]): Unit = {
+  override def remove(key: Array[Byte]): Boolean = {
     val old = replace(key, null)
     if (old != null) {
       val hash = BytesMap.hash(key, key.length)
@@ -46,6 +46,7 @@ private[heap] sealed abstract class SortedTable extends KeyGroupTable {
       else if (changed.before == null) changes.remove(key, key.length, hash): Unit
       else changed.now = null
     }
+    old != null
   }
 
   override def load(

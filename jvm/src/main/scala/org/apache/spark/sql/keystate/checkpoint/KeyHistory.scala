@@ -13,8 +13,9 @@ import keystate.errors.{KeystateErrors, MissingVersionException}
 import keystate.files.{Concurrently, StoreLocation}
 import keystate.keygroup.KeyGroups
 import keystate.version.Manifest
-import org.apache.spark.sql.keystate.spec.{StoredTypes, SystemColumnFamilies}
-import org.apache.spark.sql.keystate.state.Timers
+import org.apache.spark.sql.keystate.encoding.WindowNamespace
+import org.apache.spark.sql.keystate.spec.StoredTypes
+import org.apache.spark.sql.keystate.state.TimerKeys
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
 /** Reads what one key has in all states of an operator, and its timers, in each version that is
@@ -81,9 +82,7 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
     val gone = before.toSeq
       .flatMap(_.states.map(_.stored.family.name))
       .diff(version.states.map(_.stored.family.name))
-    val timers = Option.when(!before.exists(_.timers == version.timers)) {
-      version.timers.map { case (domain, time) => List(domain.toLong, time) }
-    }
+    val timers = Option.when(!before.exists(_.timers == version.timers))(version.timers)
     ("version" -> (version.batch + 1)) ~ ("batch" -> version.batch) ~
       ("began_at" -> checkpoint.beganAt(version.batch)) ~
       ("watermark" -> checkpoint.beganWith(version.batch)) ~
@@ -115,11 +114,11 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
       val families = for {
         one <- there
         family <- one.manifest.families
-        isState = KeystateCodec.owns(family)
-        if isState || family.name == SystemColumnFamilies.TimersName
-      } yield (one, family, isState)
-      val found = Concurrently.map(families) { case (one, family, isState) =>
-        one.batch -> Either.cond(isState, state(one, family), timers(one, family))
+        timerKeys = TimerKeys.of(family)
+        if timerKeys.nonEmpty || KeystateCodec.owns(family)
+      } yield (one, family, timerKeys)
+      val found = Concurrently.map(families) { case (one, family, timerKeys) =>
+        one.batch -> timerKeys.map(timers(one, family, _)).toLeft(state(one, family))
       }
       val byBatch = found.groupMap(_._1)(_._2)
       there.map { one =>
@@ -137,10 +136,16 @@ private[keystate] final class KeyHistory(checkpoint: QueryCheckpoint, operator: 
       Found(stored, entries) +: evaluated.map(it => Found(it.state, it.entries(entries))).toSeq
     }
 
-    private def timers(of: Listed, family: StateFamily): Seq[(Byte, Long)] =
+    private def timers(of: Listed, family: StateFamily, keys: TimerKeys): Seq[Seq[Long]] =
       find(of, family, FirstTimer, AfterTimers)
-        .filter(timer => Arrays.equals(Timers.keyOf(timer.key), bytes))
-        .map(timer => (timer.key.head, Timers.timeOf(timer.key)))
+        .filter(timer => Arrays.equals(keys.keyOf(timer.key), bytes))
+        .map { timer =>
+          val namespace = keys.namespaceOf(timer.key)
+          val window =
+            if (namespace.isEmpty) Nil
+            else Seq(WindowNamespace.endOf(namespace), WindowNamespace.startOf(namespace))
+          Seq(timer.key.head.toLong, TimerKeys.timeOf(timer.key)) ++ window
+        }
 
     private def find(of: Listed, family: StateFamily, from: Array[Byte], until: Array[Byte]) =
       checkpoint
@@ -162,8 +167,8 @@ private object KeyHistory {
       stored.describe == other.stored.describe && same(entries, other.entries)
   }
 
-  /** The timers are domains and times. */
-  final case class Version(batch: Long, states: Seq[Found], timers: Seq[(Byte, Long)])
+  /** The timers are domains and times, and of a window its end and start. */
+  final case class Version(batch: Long, states: Seq[Found], timers: Seq[Seq[Long]])
 
   private val FirstTimer = Array.emptyByteArray
   private val AfterTimers = Array(Byte.MaxValue)

@@ -12,13 +12,13 @@ import org.apache.spark.sql.types.{StructField, StructType}
 import org.apache.spark.unsafe.Platform
 
 import keystate.TimeDomain
-import keystate.backend.{Change, GroupedKey}
+import keystate.backend.{Change, GroupedKey, StateFamily}
 import keystate.errors.KeystateErrors
 import keystate.keygroup.KeyGroups
-import org.apache.spark.sql.keystate.encoding.{OrderedKeyCodec, StateRows}
+import org.apache.spark.sql.keystate.encoding.{OrderedKeyCodec, StateRows, WindowNamespace}
 import org.apache.spark.sql.keystate.operator.{KeyReader, Routing}
 import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, SystemColumnFamilies}
-import org.apache.spark.sql.keystate.state.Timers
+import org.apache.spark.sql.keystate.state.{Timer, TimerKeys}
 
 /** Turns the rows of a DataFrame into entries of a state. The first column is the key, a struct;
   * `columns` lists the others, by the state's kind. For one task.
@@ -29,22 +29,21 @@ import org.apache.spark.sql.keystate.state.Timers
   * @param state
   *   None: the rows are timers
   * @param family
-  *   the id of the state's family in the new store
+  *   the state's, in the new store
   * @param keySchema
   *   the key's columns; only columns that are declared nullable may be null
   */
 private[keystate] final class StateEncoder(
     state: Option[StateSpec],
-    family: Int,
+    family: StateFamily,
     keySchema: StructType,
     maxParallelism: Int
 ) {
   private val keyAttributes: Seq[Attribute] = DataTypeUtils.toAttributes(keySchema)
   private val keys =
     new KeyReader(Routing.normalized(keyAttributes), keyAttributes, maxParallelism)
-  private val name = state.fold(SystemColumnFamilies.TimersName)(_.name)
   private val rowSchema =
-    StructType(StructField("key", keySchema) +: StateEncoder.columns(state).fields)
+    StructType(StructField("key", keySchema) +: StateEncoder.columns(state, family.name).fields)
   private val nulls = new NullChecks(rowSchema)
   private val encode: (Array[Byte], InternalRow) => (Array[Byte], Array[Byte]) = state match {
     case None => timer
@@ -61,7 +60,7 @@ private[keystate] final class StateEncoder(
     nulls.in(row).foreach(where => refuse(row, NullChecks.told(where)))
     val struct = row.getStruct(0, keySchema.length)
     val (key, bytes) = encode(bytesOf(keys.key(struct)), row)
-    Change(family, keys.group(struct), key, bytes)
+    Change(family.id, keys.group(struct), key, bytes)
   }
 
   private def bytesOf(row: UnsafeRow): Array[Byte] = {
@@ -89,13 +88,20 @@ private[keystate] final class StateEncoder(
   }
 
   private def timer(key: Array[Byte], row: InternalRow) = {
-    if (row.isNullAt(1) || row.isNullAt(2)) refuse(row, "its time or its domain is null")
+    if ((1 until rowSchema.length).exists(row.isNullAt))
+      refuse(row, "its time, its domain or its window is null")
     val domain = row.getUTF8String(1).toString match {
       case "EVENT_TIME" => TimeDomain.EVENT_TIME
       case "PROCESSING_TIME" => TimeDomain.PROCESSING_TIME
       case other => refuse(row, s"'$other' is not EVENT_TIME or PROCESSING_TIME")
     }
-    (Timers.entryKey(domain, row.getLong(2), key), Timers.Present)
+    val namespace =
+      if (rowSchema.length == 3) Timer.NoNamespace
+      else {
+        val window = row.getStruct(3, 2)
+        WindowNamespace(window.getLong(0), window.getLong(1))
+      }
+    (TimerKeys.of(family).get.entry(domain, row.getLong(2), key, namespace), TimerKeys.Present)
   }
 
   // Not used for timers:
@@ -107,7 +113,7 @@ private[keystate] final class StateEncoder(
 
   private def refuse(row: InternalRow, problem: String): Nothing =
     throw KeystateErrors.stateRow(
-      name,
+      family.name,
       s"${CatalystTypeConverters.convertToScala(row, rowSchema)}",
       problem
     )
@@ -116,9 +122,12 @@ private[keystate] final class StateEncoder(
 private[keystate] object StateEncoder {
 
   /** The columns after the key; without a state, those of timers. */
-  def columns(state: Option[StateSpec]): StructType = state match {
+  def columns(state: Option[StateSpec], name: String): StructType = state match {
     case None =>
-      new StructType().add("time_domain", "string").add("expiration_timestamp_ms", "long")
+      val timers =
+        new StructType().add("time_domain", "string").add("expiration_timestamp_ms", "long")
+      if (name == SystemColumnFamilies.TimersName) timers
+      else timers.add("window", WindowNamespace.Columns)
     case Some(spec) =>
       spec.kind match {
         case StateKind.List =>
@@ -144,7 +153,8 @@ private[keystate] final class BroadcastEncoder(state: StateSpec, family: Int, ma
 
   def apply(row: InternalRow): Change = {
     if (row.isNullAt(0)) {
-      val shown = CatalystTypeConverters.convertToScala(row, StateEncoder.columns(Some(state)))
+      val shown =
+        CatalystTypeConverters.convertToScala(row, StateEncoder.columns(Some(state), state.name))
       throw KeystateErrors.stateRow(state.name, s"$shown", "its map key is null")
     }
     Change(family, group, keys.encode(row, 0), values.orNull(row, 1))

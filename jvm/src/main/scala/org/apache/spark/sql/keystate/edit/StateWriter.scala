@@ -21,18 +21,22 @@ import keystate.files.{LocalFolder, StoreLocation}
 import keystate.keygroup.KeyGroups
 import keystate.version.Manifest
 import org.apache.spark.sql.keystate.files.{SparkCheckpointStorage, TaskFolder}
-import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, SystemColumnFamilies}
+import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec}
 
 /** The rows of a state.
   *
+  * @param name
+  *   the name of the state, or of a family of timers
   * @param state
   *   None: timers
   * @param rows
   *   the key, a struct, and [[StateEncoder.columns]]; for broadcast state without the key
   */
-private[keystate] final case class StateRowsOf(state: Option[StateSpec], rows: DataFrame) {
-  def name: String = state.fold(SystemColumnFamilies.TimersName)(_.name)
-}
+private[keystate] final case class StateRowsOf(
+    name: String,
+    state: Option[StateSpec],
+    rows: DataFrame
+)
 
 /** States that are taken over as they are stored.
   *
@@ -153,17 +157,17 @@ private[keystate] final class StateWriter(
 
   /** The entries of a state, each with the label of its partition. */
   private def entries(of: StateRowsOf): RDD[InternalRow] = {
-    val (state, family, key) = (of.state, familyOf(of.name).id, keySchema)
+    val (state, to, key) = (of.state, familyOf(of.name), keySchema)
     val (groups, partitions) = (empty.head.partitioning.maxParallelism, empty.size)
     val rows = of.rows.asInstanceOf[ClassicDataset[_]].queryExecution.toRdd
     if (state.exists(_.isBroadcast))
       rows.mapPartitions { rows =>
-        val encoder = new BroadcastEncoder(state.get, family, groups)
+        val encoder = new BroadcastEncoder(state.get, to.id, groups)
         rows.map(encoder(_)).flatMap(entry => (0 until partitions).map(placed(entry, _)))
       }
     else
       rows.mapPartitions { rows =>
-        val encoder = new StateEncoder(state, family, key, groups)
+        val encoder = new StateEncoder(state, to, key, groups)
         rows.map(row => routed(encoder(row), partitions, groups))
       }
   }

@@ -7,7 +7,7 @@ import org.apache.spark.sql.types.StructType
 
 import keystate.backend.{GroupedKey, Layout, StateFamily}
 import org.apache.spark.sql.keystate.operator.{KeyReader, Routing}
-import org.apache.spark.sql.keystate.state.Timers
+import org.apache.spark.sql.keystate.state.TimerKeys
 
 /** Reads the keys in stored entry keys. For one thread. */
 private[keystate] final class StoredEntryKeys(keySchema: StructType, maxParallelism: Int) {
@@ -31,7 +31,7 @@ private[keystate] final class StoredEntryKeys(keySchema: StructType, maxParallel
     val key = family.layout match {
       case Layout.Point => entry
       case Layout.Grouped => GroupedKey.keyOf(entry)
-      case Layout.Ordered => Timers.keyOf(entry)
+      case Layout.Ordered => TimerKeys.of(family).get.keyOf(entry)
     }
     row.pointTo(key, key.length)
   }

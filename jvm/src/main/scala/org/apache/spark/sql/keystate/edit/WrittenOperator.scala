@@ -88,7 +88,7 @@ private[keystate] object WrittenOperator {
       spec,
       (json \ "kept").extract[Map[String, String]],
       names.zip(states.get(i).asScala).map { case (name, df) =>
-        StateRowsOf((spec.states ++ spec.broadcast).find(_.name == name), df.toDF())
+        StateRowsOf(name, (spec.states ++ spec.broadcast).find(_.name == name), df.toDF())
       },
       (json \ "lists").toOption.map { lists =>
         WrittenLists(

@@ -5,8 +5,7 @@ import java.util.Arrays
 import scala.collection.mutable
 
 import keystate.backend.{GroupedKey, KeyedStateBackend, Layout, StateFamily}
-import org.apache.spark.sql.keystate.spec.SystemColumnFamilies
-import org.apache.spark.sql.keystate.state.Timers
+import org.apache.spark.sql.keystate.state.TimerKeys
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
 /** All that a store has of a key. */
@@ -23,12 +22,14 @@ private[keystate] final class StoredKey(group: Int, key: Array[Byte]) {
     }.sum
 
   private def in(backend: KeyedStateBackend, family: StateFamily): Seq[Array[Byte]] =
-    if (family.name == SystemColumnFamilies.TimersName)
-      scan(backend, family, null)(entry => Arrays.equals(Timers.keyOf(entry), key))
-    else if (!KeystateCodec.owns(family)) Nil
-    else if (family.layout == Layout.Point)
-      Option.when(backend.get(family.id, group, key) != null)(key).toSeq
-    else scan(backend, family, GroupedKey.prefix(key))(_ => true)
+    TimerKeys.of(family) match {
+      case Some(timers) =>
+        scan(backend, family, null)(entry => Arrays.equals(timers.keyOf(entry), key))
+      case None if !KeystateCodec.owns(family) => Nil
+      case None if family.layout == Layout.Point =>
+        Option.when(backend.get(family.id, group, key) != null)(key).toSeq
+      case None => scan(backend, family, GroupedKey.prefix(key))(_ => true)
+    }
 
   private def scan(backend: KeyedStateBackend, family: StateFamily, start: Array[Byte])(
       isOfKey: Array[Byte] => Boolean
@@ -43,15 +44,24 @@ private[keystate] final class StoredKey(group: Int, key: Array[Byte]) {
 
 private[keystate] object StoredKey {
 
+  /** The length of a timer's domain and time. */
+  private final val TimerHeader = 9
+
+  private def isAt(entry: Array[Byte], start: Int, part: Array[Byte]) = {
+    val end = start + part.length
+    end <= entry.length && Arrays.equals(entry, start, end, part, 0, part.length)
+  }
+
   /** Whether an entry key belongs to a key, in a state of any kind or among the timers. No other
     * key's entry does: a stored key has a multiple of eight bytes, and the part before it has four
-    * or nine.
+    * or nine, or thirteen where a window follows, which a stored key does not begin with.
     */
   def isOf(key: Array[Byte]): Array[Byte] => Boolean = {
     val prefix = GroupedKey.prefix(key)
     entry =>
       Arrays.equals(entry, key) ||
         Arrays.mismatch(prefix, entry) == prefix.length || Arrays.equals(entry, prefix) ||
-        entry.length == key.length + 9 && Arrays.equals(Timers.keyOf(entry), key)
+        isAt(entry, TimerHeader, key) && entry.length == TimerHeader + key.length ||
+        isAt(entry, TimerHeader, prefix)
   }
 }

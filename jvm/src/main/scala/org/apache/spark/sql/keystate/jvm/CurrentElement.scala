@@ -24,7 +24,7 @@ private[jvm] abstract class CurrentElement(
     opening: OperatorTaskContext
 ) extends BroadcastOnTimerContext[Any]
     with TimerService
-    with LateRowsContext {
+    with WindowedContext {
 
   /** Converts the columns of an input to its elements. */
   val reader: Array[InternalRow => Any] = function.inputs.map(_.createDeserializer()).toArray
@@ -104,16 +104,28 @@ private[jvm] abstract class CurrentElement(
 
   override def lateWatermark: Long = context.lateWatermark.getOrElse(Long.MinValue)
 
-  override def firing(domain: TimeDomain, time: Long): Unit =
-    timer = timer.copy(domain = domain, time = time)
+  override def namespace: Array[Byte] = timer.namespace
+
+  override def setTimer(
+      domain: TimeDomain,
+      time: Long,
+      namespace: Array[Byte],
+      wanted: Boolean
+  ): Unit = {
+    if (wanted && domain == TimeDomain.EVENT_TIME) checkWatermark()
+    set(domain, time, wanted, namespace)
+  }
 
   override def elementAnew: Any = if (plainInput(input)) value else reader(input)(row)
 
   override def registerEventTimeTimer(time: Long): Unit = {
-    if (timers.nonEmpty && context.batch.streaming && context.watermark.isEmpty)
-      throw KeystateErrors.timerWithoutWatermark(context.spec.name)
+    checkWatermark()
     set(TimeDomain.EVENT_TIME, time, wanted = true)
   }
+
+  private def checkWatermark(): Unit =
+    if (timers.nonEmpty && context.batch.streaming && context.watermark.isEmpty)
+      throw KeystateErrors.timerWithoutWatermark(context.spec.name)
 
   override def registerProcessingTimeTimer(time: Long): Unit =
     set(TimeDomain.PROCESSING_TIME, time, wanted = true)
@@ -124,7 +136,12 @@ private[jvm] abstract class CurrentElement(
   override def deleteProcessingTimeTimer(time: Long): Unit =
     set(TimeDomain.PROCESSING_TIME, time, wanted = false)
 
-  private def set(domain: TimeDomain, time: Long, wanted: Boolean): Unit = {
+  private def set(
+      domain: TimeDomain,
+      time: Long,
+      wanted: Boolean,
+      namespace: Array[Byte] = Timer.NoNamespace
+  ): Unit = {
     val own = timers.getOrElse(
       throw KeystateErrors.declaration("Timers need a key, and an onTimer method in the function.")
     )
@@ -135,7 +152,8 @@ private[jvm] abstract class CurrentElement(
       cursor.group,
       cursor.key,
       wanted,
-      waits = DueTimers.waits(domain, time, by = timer)
+      waits = DueTimers.waits(domain, time, by = timer),
+      namespace = namespace
     )
   }
 }

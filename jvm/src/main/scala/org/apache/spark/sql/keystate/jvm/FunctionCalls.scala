@@ -159,21 +159,28 @@ trait FunctionAdapter {
   def adapted: AnyRef
 }
 
-/** A function that takes late rows like other rows, and decides itself which are too late. The
-  * contexts of its elements are [[LateRowsContext]]s.
+/** A function of windows. It takes late rows like other rows, and decides itself which are too late;
+  * its timers belong to a key and a window. The contexts of its elements are [[WindowedContext]]s.
   */
-trait LateRowsFunction
+trait WindowedFunction {
 
-/** The context of an element in such a function. */
-trait LateRowsContext {
+  /** What the checkpoint records of its windows: they can't change while windows are open. */
+  def windows: String
+}
+
+/** The context of an element or timer in such a function. */
+trait WindowedContext {
 
   /** Rows at it or behind it are late: the watermark of the micro-batch before. `Long.MinValue` while
     * there is none.
     */
   def lateWatermark: Long
 
-  /** Marks which of a key's several timers fires now. */
-  def firing(domain: TimeDomain, time: Long): Unit
+  /** The window of the timer that fires. */
+  def namespace: Array[Byte]
+
+  /** Sets a timer of the key and a window, or deletes it. */
+  def setTimer(domain: TimeDomain, time: Long, namespace: Array[Byte], wanted: Boolean): Unit
 
   /** A new object of the current element: a function may change its element. */
   def elementAnew: Any

@@ -43,6 +43,12 @@ private[keystate] final class JvmFunctionSpec(function: RichFunction, name: Opti
   /** Whether it can write raw state. */
   private def hasRawState = calls.user.isInstanceOf[CheckpointedFunction]
 
+  /** What is recorded of its windows, if it is a function of windows. */
+  private val windows: Option[String] = function match {
+    case own: WindowedFunction => Some(own.windows)
+    case _ => None
+  }
+
   private val discovered = discover()
 
   /** The keyed states. */
@@ -96,7 +102,7 @@ private[keystate] final class JvmFunctionSpec(function: RichFunction, name: Opti
       subtaskState =
         Option.when(checkpointed)(SubtaskStateSpec(lists, hasRawState && keys.nonEmpty)),
       metrics = discovered.metrics,
-      rowHandling = RowHandling(lateRows = function.isInstanceOf[LateRowsFunction])
+      rowHandling = RowHandling(lateRows = windows.nonEmpty, windows = windows)
     )
   }
 

@@ -73,7 +73,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
   }
   private val guardsSecond =
     guarded != null && !user.isInstanceOf[InitialStateFunction[_, _]]
-  private val windows = user.isInstanceOf[LateRowsFunction]
+  private val windows = opening.spec.windows.nonEmpty
 
   /** Whether this instance can serve a task: with operator state, only if the task begins with that
     * state.
@@ -267,7 +267,7 @@ private[keystate] final class OpenedFunction(function: JvmFunction, opening: Ope
       cursor.moveTo(timerKey, due.group)
       element.timer = due
       try
-        // A timer of windows is for several of them, and each window has its own attempt.
+        // A window that fires has an attempt of its own: its timer goes on when that fails.
         if (guarded == null || windows) calls.onTimer(due.time, element, collector)
         else guarded.call(1)(calls.onTimer(due.time, element, collector))(failedAlone)
       catch failed(s"${ofKey}timer ${due.time}")

@@ -46,7 +46,7 @@ private[keystate] object RecordedStates {
 
   /** Whether a family's entries are by key: a state of a key, or timers. */
   def isByKey(family: StateFamily): Boolean =
-    KeystateCodec.owns(family) || family.name == SystemColumnFamilies.TimersName
+    KeystateCodec.owns(family) || SystemColumnFamilies.isTimers(family)
 
   /** The states that the function had in an earlier run and no longer declares. */
   def removed(recorded: Iterable[StateFamily], spec: OperatorSpec): Seq[StateFamily] = {

@@ -6,7 +6,7 @@ import org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOpera
 
 import keystate.backend.StateFamily
 import keystate.errors.KeystateErrors
-import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec}
+import org.apache.spark.sql.keystate.spec.{OperatorSpec, StateSpec, SystemColumnFamilies}
 
 /** How the states that an operator declares differ, by their names, from those that its checkpoint
   * has.
@@ -25,10 +25,15 @@ private[keystate] final class StateChanges(
 
   val operator: String = StateChanges.describe(info, spec.name)
 
-  /** Throws if all states vanished and others came: most often that is another operator's state. */
-  def check(allowed: Boolean): Unit =
-    if (!allowed && stored.nonEmpty && undeclared == stored && added.nonEmpty)
+  /** Throws if all states vanished and others came: most often that is another operator's state.
+    * Windows may come to hold something else: tasks see to it that none is open then.
+    */
+  def check(allowed: Boolean): Unit = {
+    val ofWindows = spec.windows.nonEmpty &&
+      recorded.exists(_.name == SystemColumnFamilies.WindowTimersName)
+    if (!allowed && !ofWindows && stored.nonEmpty && undeclared == stored && added.nonEmpty)
       throw KeystateErrors.statesReplaced(operator, stored, declared)
+  }
 
   /** Notes how many undeclared states the operator keeps, for its progress. */
   def note(purges: Boolean): Unit = UndeclaredStates.put(info, if (purges) 0 else undeclared.size)

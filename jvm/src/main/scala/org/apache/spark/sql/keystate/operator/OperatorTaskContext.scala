@@ -9,7 +9,8 @@ import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import org.apache.spark.sql.keystate.metrics.MetricValues
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, SystemColumnFamilies}
 import org.apache.spark.sql.keystate.state.{
-  BroadcastStates, DueTimers, FamilyEntries, OperatorStateEntries, RawKeyedState, Timer, Timers
+  BroadcastStates, DueTimers, FamilyEntries, OperatorStateEntries, RawKeyedState, Timer, TimerKeys,
+  Timers
 }
 import org.apache.spark.sql.keystate.store.{BackendLease, SubtaskScope}
 
@@ -121,7 +122,8 @@ private[keystate] final class OperatorTaskContext(
 
   /** Timers that are kept in this. */
   def timersIn(stored: StateEntries): Option[Timers] = Option.when(spec.timers) {
-    new Timers(families(SystemColumnFamilies.TimersName), stored, batch.maxParallelism, due)
+    val (name, _, _) = SystemColumnFamilies.timers(spec.windows)
+    new Timers(families(name), TimerKeys.of(name).get, stored, batch.maxParallelism, due)
   }
 
   val broadcastStates: Option[BroadcastStates] = Option.when(spec.broadcast.nonEmpty) {

@@ -107,6 +107,9 @@ private[keystate] final class OperatorTasks(
   /** Opens the operator's states in a store. */
   private def open(own: KeyGroupStateStore): OperatorTaskContext = {
     val spec = this.spec.continuing(own.family)
+    val key = DataTypeUtils.fromAttributes(columns.grouping)
+    new OpenWindows(own.families, own.lease.backend, own.groups.first to own.groups.last, key)
+      .check(spec)
     if (state.purges) RecordedStates.removed(own.families, spec).foreach(own.dropFamily)
     val expired = OperatorTasks.expiries(spec, times, own.family, live = realTime)
     own.family(StateStore.DEFAULT_COL_FAMILY_NAME).foreach { f =>

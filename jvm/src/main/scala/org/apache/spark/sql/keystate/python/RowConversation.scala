@@ -162,7 +162,7 @@ private[keystate] object RowConversation {
       ) ++ spec.states.zipWithIndex.flatMap { case (state, i) =>
         StateColumns.sentFields(state, i)
       } ++
-      (if (spec.timers) TimerColumns.sentFields else Nil)
+      (if (spec.timers) TimerColumns.sentFields(spec.windows.nonEmpty) else Nil)
     Conversation.message(fields)
   }
 }

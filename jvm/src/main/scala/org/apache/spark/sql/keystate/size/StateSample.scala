@@ -12,6 +12,7 @@ import org.apache.spark.sql.types.{StringType, StructType}
 
 import keystate.backend.{Change, Expiry, GroupedKey, Layout, StateFamily, StateValue}
 import org.apache.spark.sql.keystate.encoding.StateRows
+import org.apache.spark.sql.keystate.spec.SystemColumnFamilies
 import org.apache.spark.sql.keystate.store.KeystateCodec
 
 /** Statistics of a state's entries, or of some of them: how large values are, which keys have the
@@ -36,7 +37,7 @@ private[keystate] final class StateSample(
   import StateSample._
 
   private val kind = family.properties.getOrElse("kind", "")
-  private val isTimers = kind == "timers"
+  private val isTimers = SystemColumnFamilies.isTimers(family)
   private val isList = kind == "list"
   private val hasKeyRows = KeystateCodec.owns(family)
   private val timeToLive = Expiry.inProperties(family.properties)

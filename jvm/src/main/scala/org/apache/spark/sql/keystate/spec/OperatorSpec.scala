@@ -42,6 +42,8 @@ private[keystate] final case class OperatorSpec(
     rowHandling: RowHandling = RowHandling(),
     outputDelay: Long = 0
 ) {
+  def windows: Option[String] = rowHandling.windows
+
   def checkpointed: Boolean = subtaskState.nonEmpty
 
   /** The operator as it continues from a version. Throws if the stored state does not fit.
@@ -70,7 +72,7 @@ private[keystate] final case class OperatorSpec(
       Option.when(broadcast.nonEmpty)(SystemColumnFamilies.broadcastTagFamily) ++
       subtaskState.filter(_.rawKeyed).map(_ => SystemColumnFamilies.rawKeyedFamily) ++
       subtaskState.map(own => SystemColumnFamilies.operatorStateFamily(own.lists)) ++
-      Option.when(timers)(SystemColumnFamilies.timerFamily)
+      Option.when(timers)(SystemColumnFamilies.timers(windows))
     stored.zipWithIndex.map { case ((name, layout, properties), id) =>
       StateFamily(id, name, layout, properties)
     }
@@ -95,8 +97,15 @@ private[keystate] final case class SubtaskStateSpec(
   *   whether it takes late rows like other rows
   * @param columns
   *   whether its caller reads Arrow columns, not rows
+  * @param windows
+  *   the clock, the merging and the contents of its windows, if it puts rows into some: its timers
+  *   belong to a key and a window then
   */
-private[keystate] final case class RowHandling(lateRows: Boolean = false, columns: Boolean = false)
+private[keystate] final case class RowHandling(
+    lateRows: Boolean = false,
+    columns: Boolean = false,
+    windows: Option[String] = None
+)
 
 private[keystate] object OperatorSpec {
   private implicit val formats: Formats = DefaultFormats
@@ -122,7 +131,8 @@ private[keystate] object OperatorSpec {
       lateOutputs = field(OperatorFields.LateOutputs).children.map(_.extractOpt[Int]),
       rowHandling = RowHandling(
         field(OperatorFields.TakesLateRows).extract[Boolean],
-        field(OperatorFields.TakesColumns).extract[Boolean]
+        field(OperatorFields.TakesColumns).extract[Boolean],
+        field(OperatorFields.Windows).extractOpt[String]
       )
     )
   }

@@ -23,6 +23,8 @@ private[keystate] object Protocol {
     final val TimerKeyIndexes = "timer_key_indexes"
     final val TimerDomains = "timer_domains"
     final val TimerTimes = "timer_times"
+    final val TimerWindowEnds = "timer_window_ends"
+    final val TimerWindowStarts = "timer_window_starts"
     final val Broadcast = "broadcast"
     final val Packed = "packed"
   }
@@ -70,6 +72,8 @@ private[keystate] object Protocol {
     final val TimerDomain = "timer_domain"
     final val TimerTime = "timer_time"
     final val TimerSet = "timer_set"
+    final val TimerWindowEnd = "timer_window_end"
+    final val TimerWindowStart = "timer_window_start"
     final val OperatorTag = "operator_tag"
     final val OperatorState = "operator_state"
     final val RawGroups = "raw_groups"
@@ -86,6 +90,11 @@ private[keystate] object Protocol {
     final val Min = "min"
     final val Max = "max"
   }
+
+  /** The names of the states with what windows hold: accumulators, those of merged windows, and
+    * rows.
+    */
+  val WindowContents: Seq[String] = Seq("window-contents", "session-contents", "window-elements")
 
   /** The part after a state's number in the names of its columns. */
   object Part {
@@ -170,6 +179,7 @@ private[keystate] object Protocol {
     final val LateOutputs = "late_outputs"
     final val TakesLateRows = "takes_late_rows"
     final val TakesColumns = "takes_columns"
+    final val Windows = "windows"
   }
 
   /** Fields of one of its states. */

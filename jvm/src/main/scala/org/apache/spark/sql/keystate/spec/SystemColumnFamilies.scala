@@ -14,10 +14,27 @@ private[keystate] object SystemColumnFamilies {
   type Definition = (String, Layout, Map[String, String])
 
   val TimersName = "$timers"
+  val WindowTimersName = "$window_timers"
   val RawKeyedName = "$raw_keyed"
   val BroadcastTag = "$broadcast"
 
-  val timerFamily: Definition = (TimersName, Layout.Ordered, Map("kind" -> "timers"))
+  private val timerFamily: Definition = (TimersName, Layout.Ordered, Map("kind" -> "timers"))
+
+  /** The timers of an operator.
+    *
+    * @param windows
+    *   what is recorded of its windows, whose timers have their window as a namespace; None: it has
+    *   none
+    */
+  def timers(windows: Option[String]): Definition = windows.fold(timerFamily) { recorded =>
+    (WindowTimersName, Layout.Ordered, Map("kind" -> "window_timers", WindowsProperty -> recorded))
+  }
+
+  /** Whether a family has timers, with windows or without. */
+  def isTimers(family: StateFamily): Boolean =
+    family.name == TimersName || family.name == WindowTimersName
+
+  final val WindowsProperty = "windows"
   val rawKeyedFamily: Definition = (RawKeyedName, Layout.Ordered, Map("kind" -> "raw_keyed"))
   val broadcastTagFamily: Definition =
     (BroadcastTag, Layout.Ordered, Map("kind" -> "broadcast_tag"))

@@ -93,9 +93,16 @@ private[keystate] final class DueTimers(
     * @param waits
     *   whether a timer set it, at or before its own time
     */
-  def wasSet(domain: TimeDomain, time: Long, group: Int, key: Array[Byte], waits: Boolean): Unit =
+  def wasSet(
+      domain: TimeDomain,
+      time: Long,
+      group: Int,
+      key: Array[Byte],
+      waits: Boolean,
+      namespace: Array[Byte] = Timer.NoNamespace
+  ): Unit =
     if ((lookedUp || waits) && isDue(domain, time)) {
-      val timer = Timer(domain, time, group, key.clone)
+      val timer = Timer(domain, time, group, key.clone, namespace)
       if (waits) waiting.add(timer): Unit else set.add(timer): Unit
     }
 
@@ -119,9 +126,14 @@ private[keystate] object DueTimers {
   private val Order: Comparator[Timer] = (a, b) => {
     val byTime = java.lang.Long.compare(a.time, b.time)
     if (byTime != 0) byTime
-    else if (a.domain != b.domain) Timers.number(a.domain) - Timers.number(b.domain)
+    else if (a.domain != b.domain) TimerKeys.number(a.domain) - TimerKeys.number(b.domain)
     else if (a.group != b.group) Integer.compare(a.group, b.group)
-    else Arrays.compareUnsigned(a.key, b.key)
+    else if (a.namespace.length > 0 && a.key.length != b.key.length)
+      Integer.compare(a.key.length, b.key.length) // as in TimerKeys.Namespaced
+    else {
+      val byKey = Arrays.compareUnsigned(a.key, b.key)
+      if (byKey != 0) byKey else Arrays.compareUnsigned(a.namespace, b.namespace)
+    }
   }
 
   /** Has no timers that fire. */
@@ -129,6 +141,6 @@ private[keystate] object DueTimers {
 
   /** Whether a new timer waits for the next micro-batch, because of the timer that set it. */
   def waits(domain: TimeDomain, time: Long, by: Timer): Boolean = by != null && {
-    time < by.time || time == by.time && Timers.number(domain) <= Timers.number(by.domain)
+    time < by.time || time == by.time && TimerKeys.number(domain) <= TimerKeys.number(by.domain)
   }
 }

@@ -176,7 +176,7 @@ private[keystate] final class CheckpointTables(
     )
     family <- manifest.families
     if KeystateCodec.owns(family) || StateSpec.isBroadcast(family) ||
-      family.name == SystemColumnFamilies.TimersName
+      SystemColumnFamilies.isTimers(family)
   } yield Named(id, family, manifest)
 
   private def chosen(from: QueryCheckpoint, asOf: AsOf): CommittedBatch = asOf match {

@@ -8,7 +8,8 @@ import org.apache.spark.unsafe.types.UTF8String
 import keystate.TimeDomain.EVENT_TIME
 import keystate.backend.{Change, Layout}
 import org.apache.spark.sql.keystate.checkpoint.StoredState
-import org.apache.spark.sql.keystate.state.Timers
+import org.apache.spark.sql.keystate.encoding.WindowNamespace
+import org.apache.spark.sql.keystate.state.TimerKeys
 
 /** Turns stored entries into the rows of a table. A column that is not wanted is not decoded, and is
   * null. The row is used again.
@@ -32,7 +33,8 @@ private[table] final class EntryRows(table: StoredTable, wanted: Set[String]) {
   private val partition = at(StoredTable.Partition)
   private val version = at(StoredTable.Version)
   private val kind = at(StoredTable.Change)
-  private val isList = !table.isTimers && state.codec.isList
+  private val window = at(StoredTable.Window)
+  private val isList = table.timers.isEmpty && state.codec.isList
   private val timerKey = new UnsafeRow(table.keySchema.length)
 
   /** -1 if it is not wanted. */
@@ -47,7 +49,7 @@ private[table] final class EntryRows(table: StoredTable, wanted: Set[String]) {
     set(partition, piece.partition)
     set(version, piece.version)
     set(kind, if (isRemoved) Removed else if (isList) Appended else Updated)
-    if (table.isTimers) timer(entry.key)
+    if (table.timers.nonEmpty) timer(entry.key, table.timers.get)
     else {
       set(key, state.codec.groupingRow(entry.key))
       if (table.family.layout == Layout.Grouped) set(userKey, state.codec.userKeyRow(entry.key))
@@ -70,12 +72,18 @@ private[table] final class EntryRows(table: StoredTable, wanted: Set[String]) {
       }
   }
 
-  private def timer(entry: Array[Byte]): Unit = {
-    set(domain, if (entry.head == Timers.number(EVENT_TIME)) EventTime else ProcessingTime)
-    set(time, Timers.timeOf(entry))
+  private def timer(entry: Array[Byte], keys: TimerKeys): Unit = {
+    set(domain, if (TimerKeys.domainOf(entry) == EVENT_TIME) EventTime else ProcessingTime)
+    set(time, TimerKeys.timeOf(entry))
+    set(
+      window, {
+        val namespace = keys.namespaceOf(entry)
+        InternalRow(WindowNamespace.endOf(namespace), WindowNamespace.startOf(namespace))
+      }
+    )
     set(
       key, {
-        val bytes = Timers.keyOf(entry)
+        val bytes = keys.keyOf(entry)
         timerKey.pointTo(bytes, bytes.length)
         timerKey
       }

@@ -14,7 +14,6 @@ import keystate.backend.{Change, Expiry}
 import keystate.checkpoint.StoreReader
 import keystate.files.StoreLocation
 import org.apache.spark.sql.keystate.files.{SparkCheckpointStorage, TaskFolder}
-import org.apache.spark.sql.keystate.state.Timers
 
 /** Goes to the tasks that read a table. */
 private[table] final class StateReaderFactory(
@@ -72,7 +71,7 @@ private final class TableReader(
           val isExpired = Expiry.inVersion(family.properties)
           val stored =
             if (piece.keys.isEmpty) opened(reader.entries(manifest, family, piece.groups))
-            else if (table.isTimers)
+            else if (table.timers.nonEmpty)
               opened(reader.entries(manifest, family, piece.groups))
                 .filter(entry => isWanted(keyOf(entry)))
             else
@@ -86,6 +85,5 @@ private final class TableReader(
   }
 
   private def keyOf(entry: Change): Array[Byte] =
-    if (table.isTimers) Timers.keyOf(entry.key)
-    else rowsOf.state.codec.groupingRow(entry.key).getBytes
+    table.timers.fold(rowsOf.state.codec.groupingRow(entry.key).getBytes)(_.keyOf(entry.key))
 }

@@ -5,8 +5,10 @@ import org.apache.spark.sql.types._
 import keystate.backend.StateFamily
 import keystate.keygroup.{KeyGroupRange, KeyGroups}
 import org.apache.spark.sql.keystate.checkpoint.StoredState
+import org.apache.spark.sql.keystate.encoding.WindowNamespace
 import org.apache.spark.sql.keystate.expression.AggregateEvaluation
-import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec, SystemColumnFamilies}
+import org.apache.spark.sql.keystate.spec.{StateKind, StateSpec}
+import org.apache.spark.sql.keystate.state.TimerKeys
 
 /** The rows of a table: a keyed state or the timers of an operator, or the changes of one of these.
   * Tasks get it.
@@ -31,18 +33,19 @@ private[table] final case class StoredTable(
 ) {
   import StoredTable._
 
-  def isTimers: Boolean = family.name == SystemColumnFamilies.TimersName
+  def timers: Option[TimerKeys] = TimerKeys.of(family)
 
   /** The columns are those of Spark's `statestore` source; it does not have those of timers. */
   def schema: StructType = {
     val rows =
-      if (isTimers)
-        new StructType()
+      if (timers.nonEmpty) {
+        val ofKey = new StructType()
           .add(Partition, IntegerType)
           .add(Key, keySchema)
           .add(TimeDomain, StringType)
           .add(ExpirationTime, LongType)
-      else {
+        if (timers.contains(TimerKeys.Plain)) ofKey else ofKey.add(Window, WindowNamespace.Columns)
+      } else {
         val stored = new StoredState(family, keySchema)
         val spec = StateSpec.of(family)
         val key = new StructType().add(Key, keySchema)
@@ -72,6 +75,7 @@ private[table] object StoredTable {
   val Aggregates = "aggregates"
   val TimeDomain = "time_domain"
   val ExpirationTime = "expiration_timestamp_ms"
+  val Window = "window"
   val Partition = "partition_id"
   val Version = "version"
   val Change = "change_type"

@@ -19,7 +19,7 @@ class OperatorSpecSuite extends AnyFunSuite {
   private val operator = json("""{"name": null, "max_parallelism": 8, "time_mode": "none",
     "timers": true, "states": [], "broadcast": [], "checkpointed": false, "raw_keyed": false,
     "operator_states": [], "side_outputs": false, "metrics": true, "late_outputs": [null, 1],
-    "takes_late_rows": false, "takes_columns": false}""")
+    "takes_late_rows": false, "takes_columns": false, "windows": null}""")
 
   private def without(json: JObject, name: String) = JObject(json.obj.filterNot(_._1 == name))
 

@@ -262,7 +262,8 @@ final class TestedOperator[OUT](
 
   /** Entries of the function's states and timers. */
   def numEntries: Long = {
-    val names = process.spec.states.map(_.name) :+ SystemColumnFamilies.TimersName
+    val names = process.spec.states.map(_.name) :+
+      SystemColumnFamilies.timers(process.spec.windows)._1
     subtasks.map(_.count(names)).sum
   }
 

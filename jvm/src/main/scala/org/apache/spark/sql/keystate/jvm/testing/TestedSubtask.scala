@@ -6,6 +6,7 @@ import java.util.Properties
 import org.apache.spark.executor.TaskMetrics
 import org.apache.spark.memory.TaskMemoryManager
 import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.{SparkEnv, TaskContext, TaskContextImpl}
 
 import keystate.TimeDomain
@@ -14,10 +15,10 @@ import keystate.checkpoint.OperatorState
 import keystate.keygroup.KeyGroups
 import org.apache.spark.sql.keystate.jvm.state.{CurrentKey, JvmBroadcastState, JvmStateSpec}
 import org.apache.spark.sql.keystate.operator.{
-  BroadcastInput, OperatorColumns, OperatorTaskContext, OperatorTasks
+  BroadcastInput, OpenWindows, OperatorColumns, OperatorTaskContext, OperatorTasks
 }
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, SchemaEvolution, SystemColumnFamilies}
-import org.apache.spark.sql.keystate.state.{BroadcastEntries, FamilyEntries, Timers}
+import org.apache.spark.sql.keystate.state.{BroadcastEntries, FamilyEntries, TimerKeys, Timers}
 import org.apache.spark.sql.keystate.store.{BackendLease, StateBackends, SubtaskScope}
 
 /** The part that the subtasks of a micro-batch share.
@@ -59,6 +60,8 @@ private[testing] final class TestedSubtask(index: Int, maxParallelism: Int, back
     TaskContext.setTaskContext(task)
     try {
       val spec = batch.declared.continuing(families.get)
+      val key = DataTypeUtils.fromAttributes(columns.grouping)
+      new OpenWindows(families.values, backend, 0 until maxParallelism, key).check(spec)
       val expired = OperatorTasks.expiries(spec, times, families.get, live = false)
       spec.families.foreach { family =>
         val known = families.get(family.name)
@@ -125,14 +128,19 @@ private[testing] final class TestedSubtask(index: Int, maxParallelism: Int, back
 
   /** The number of timers of a domain. */
   def timers(domain: TimeDomain): Long =
-    families.get(SystemColumnFamilies.TimersName).fold(0L) { family =>
-      val ever = Some(Long.MaxValue)
-      val found = new Timers(family.id, backend, maxParallelism).upTo(
-        ever.filter(_ => domain == TimeDomain.EVENT_TIME),
-        ever.filter(_ => domain == TimeDomain.PROCESSING_TIME)
-      )
-      found.size.toLong
-    }
+    families.values
+      .filter(SystemColumnFamilies.isTimers)
+      .toSeq
+      .map { family =>
+        val ever = Some(Long.MaxValue)
+        val keys = TimerKeys.of(family).get
+        val found = new Timers(family.id, keys, backend, maxParallelism).upTo(
+          ever.filter(_ => domain == TimeDomain.EVENT_TIME),
+          ever.filter(_ => domain == TimeDomain.PROCESSING_TIME)
+        )
+        found.size.toLong
+      }
+      .sum
 
   /** The entries of a broadcast state. */
   def broadcastState(declared: JvmStateSpec): Map[Any, Any] =

@@ -46,7 +46,7 @@ private[keystate] final class ArrowParts(
     list: String => ListVector,
     inputCount: Int,
     stateColumns: Seq[StateColumns],
-    timers: Boolean
+    due: Option[TimerColumns]
 ) extends MessageParts {
   // A column for the rows of each input: so no row has the columns of another input.
   private val rows =
@@ -55,7 +55,6 @@ private[keystate] final class ArrowParts(
   private val keyIndexes = new IntColumn(list(Protocol.Message.KeyIndexes))
   private val keys = new RowColumn(list(Protocol.Message.Keys))
   private val carriedKeyIndexes = new IntColumn(list(Protocol.Message.Carried))
-  private val due = Option.when(timers)(new TimerColumns(list))
   private val columns = rows.toSeq ++ inputs ++ Seq(keyIndexes, keys, carriedKeyIndexes)
 
   override val states: Seq[StateSender] = stateColumns.map(_.sender(list))

@@ -6,7 +6,7 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector
 import org.apache.spark.unsafe.Platform
 
 import org.apache.spark.sql.keystate.encoding.{ArrowStreams, OpenStream}
-import org.apache.spark.sql.keystate.state.Timers
+import org.apache.spark.sql.keystate.state.{TimerKeys, Timers}
 
 /** Reads answers that are bytes. The columns of one last until the next one is read.
   *
@@ -72,7 +72,7 @@ private[keystate] final class PackedAnswer(bytes: Array[Byte], fields: Int) {
       val keyIndex = PackedBytes.intAt(bytes, at)
       val flags = PackedBytes.intAt(bytes, at + 4)
       val time = PackedBytes.longAt(bytes, at + 8)
-      val domain = Timers.domain(flags.toByte)
+      val domain = TimerKeys.domain(flags.toByte)
       TimerColumns.change(timers, domain, time, keyIndexes, keyIndex, flags >>> 16)
     }
 }

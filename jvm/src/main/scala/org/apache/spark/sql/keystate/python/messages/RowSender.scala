@@ -42,7 +42,12 @@ private[python] final class RowSender(
 
   private val struct = root.getVector(0).asInstanceOf[StructVector]
   private val controls = struct.getChild(Protocol.Message.Control).asInstanceOf[VarBinaryVector]
-  private val arrow = new ArrowParts(list, task.inputs.size, states.all, task.timers.nonEmpty)
+  private val arrow = new ArrowParts(
+    list,
+    task.inputs.size,
+    states.all,
+    task.timers.map(own => new TimerColumns(list, own.windows))
+  )
   private lazy val packedParts = new PackedParts(states.ofValues)
   private var parts: MessageParts = arrow // of the current message
   private val timerKey = new UnsafeRow(task.inputs.head.keys.width)

@@ -7,28 +7,33 @@ import org.apache.spark.sql.types.{ByteType, IntegerType, LongType, StructField}
 import org.apache.spark.sql.vectorized.ArrowColumnVector
 
 import keystate.TimeDomain
+import org.apache.spark.sql.keystate.encoding.WindowNamespace
 import org.apache.spark.sql.keystate.spec.Protocol
-import org.apache.spark.sql.keystate.state.{Timer, Timers}
+import org.apache.spark.sql.keystate.state.{Timer, TimerKeys, Timers}
 
-/** The message columns of the timers that fire. */
-private[keystate] final class TimerColumns(list: String => ListVector) {
-  private val lists =
-    Seq(
-      Protocol.Message.TimerKeyIndexes,
-      Protocol.Message.TimerDomains,
-      Protocol.Message.TimerTimes
-    )
-      .map(list)
-  private val columns = lists.map(new ValueColumn(_))
-  private val holder = new GenericInternalRow(3)
+/** The message columns of the timers that fire.
+  *
+  * @param windows
+  *   whether each belongs to a window
+  */
+private[keystate] final class TimerColumns(list: String => ListVector, windows: Boolean) {
+  private val columns =
+    TimerColumns.sentFields(windows).map(field => new ValueColumn(list(field.name))).toArray
+  private val holder = new GenericInternalRow(columns.length)
 
   def add(keyIndex: Int, timer: Timer, gone: Boolean): Unit = {
     holder.setInt(0, keyIndex)
     holder.setByte(1, TimerColumns.domain(timer, gone).toByte)
     holder.setLong(2, timer.time)
-    columns.zipWithIndex.foreach { case (column, i) =>
-      column.writer.write(holder, i)
-      column.added(1)
+    if (windows) {
+      holder.setLong(3, WindowNamespace.endOf(timer.namespace))
+      holder.setLong(4, WindowNamespace.startOf(timer.namespace))
+    }
+    var i = 0
+    while (i < columns.length) {
+      columns(i).writer.write(holder, i)
+      columns(i).added(1)
+      i += 1
     }
   }
 
@@ -43,14 +48,20 @@ private[keystate] object TimerColumns {
 
   /** A timer's domain in a message to the worker. */
   def domain(timer: Timer, gone: Boolean): Int =
-    Timers.number(timer.domain) + (if (gone) Gone else 0)
+    TimerKeys.number(timer.domain) + (if (gone) Gone else 0)
 
   /** The columns of timers in a message to the worker. */
-  val sentFields: Seq[StructField] = Seq(
-    StateColumns.list(Protocol.Message.TimerKeyIndexes, IntegerType),
-    StateColumns.list(Protocol.Message.TimerDomains, ByteType),
-    StateColumns.list(Protocol.Message.TimerTimes, LongType)
-  )
+  def sentFields(windows: Boolean): Seq[StructField] = {
+    import Protocol.Message._
+    val ofAll = Seq(
+      StateColumns.list(TimerKeyIndexes, IntegerType),
+      StateColumns.list(TimerDomains, ByteType),
+      StateColumns.list(TimerTimes, LongType)
+    )
+    if (!windows) ofAll
+    else
+      ofAll ++ Seq(TimerWindowEnds, TimerWindowStarts).map(StateColumns.list(_, LongType))
+  }
 
   // A worker's marks for a timer.
   private final val Deleted = 0
@@ -63,7 +74,8 @@ private[keystate] object TimerColumns {
       time: Long,
       keyIndexes: KeyIndexes,
       keyIndex: Int,
-      how: Int
+      how: Int,
+      namespace: Array[Byte] = Timer.NoNamespace
   ): Unit =
     timers.set(
       domain,
@@ -71,20 +83,30 @@ private[keystate] object TimerColumns {
       keyIndexes.group(keyIndex),
       keyIndexes.key(keyIndex),
       how != Deleted,
-      how == Waits
+      how == Waits,
+      namespace
     )
 
   /** Sets and deletes timers as a message from the worker says. */
   def apply(timers: Timers, keyIndexes: KeyIndexes, columns: String => ArrowColumnVector): Unit = {
-    val changed = columns(Protocol.Answer.TimerKeyIndex).getArray(0)
-    val domains = columns(Protocol.Answer.TimerDomain).getArray(0)
-    val times = columns(Protocol.Answer.TimerTime).getArray(0)
-    val set = columns(Protocol.Answer.TimerSet).getArray(0)
+    import Protocol.Answer._
+    val changed = columns(TimerKeyIndex).getArray(0)
+    val domains = columns(TimerDomain).getArray(0)
+    val times = columns(TimerTime).getArray(0)
+    val set = columns(TimerSet).getArray(0)
+    val namespaceOf: Int => Array[Byte] =
+      if (!timers.windows) _ => Timer.NoNamespace
+      else {
+        val ends = columns(TimerWindowEnd).getArray(0)
+        val starts = columns(TimerWindowStart).getArray(0)
+        i => WindowNamespace(ends.getLong(i), starts.getLong(i))
+      }
     var i = 0
     while (i < changed.numElements()) {
       val keyIndex = changed.getInt(i)
-      val domain = Timers.domain(domains.getByte(i))
-      change(timers, domain, times.getLong(i), keyIndexes, keyIndex, set.getByte(i).toInt)
+      val domain = TimerKeys.domain(domains.getByte(i))
+      val how = set.getByte(i).toInt
+      change(timers, domain, times.getLong(i), keyIndexes, keyIndex, how, namespaceOf(i))
       i += 1
     }
   }

@@ -8,7 +8,7 @@ import org.apache.spark.unsafe.types.UTF8String
 import keystate.backend.{Entry, GroupedKey}
 import org.apache.spark.sql.keystate.encoding.{OrderedKeyCodec, StateRows}
 import org.apache.spark.sql.keystate.spec.{OperatorSpec, SystemColumnFamilies}
-import org.apache.spark.sql.keystate.state.{ListChunks, Timers}
+import org.apache.spark.sql.keystate.state.{ListChunks, TimerKeys}
 import org.apache.spark.sql.keystate.store.KeyGroupStateStore
 
 /** Reads what a version of the store has, entry by entry, with nothing of the conversation's code. */
@@ -52,8 +52,8 @@ private[simulation] final class StoredStates(spec: OperatorSpec, groups: Int) {
         )
       }
       read(SystemColumnFamilies.TimersName) { entry =>
-        val timer = KeyModel.Timer(entry.key(0).toInt, Timers.timeOf(entry.key))
-        (Timers.keyOf(entry.key), model => model.copy(timers = model.timers + timer))
+        val timer = KeyModel.Timer(entry.key(0).toInt, TimerKeys.timeOf(entry.key))
+        (TimerKeys.Plain.keyOf(entry.key), model => model.copy(timers = model.timers + timer))
       }
     }
     found.toMap

@@ -1,4 +1,4 @@
-"""The contents of sessions by columns: a sorted map of the sessions of each key.
+"""The contents of grouped sessions: a sorted map of the sessions of each key.
 
 Rows are added as sessions of their own. Those of a key that meet are merged, when there are enough
 of them and when the state is asked for what it has: which ones meet does not depend on when.
@@ -11,15 +11,15 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from keystate._worker.state.column_entries import Entries
-from keystate._worker.state.folded_columns import FoldedColumns
+from keystate._worker.state.maps import LARGEST_PAGE
+from keystate._worker.windows.entries import NO_TIMER, Entries
+from keystate._worker.windows.folded_columns import FoldedColumns
 from keystate._worker.windows.groups import Groups, Numbers, stable_order
 from keystate._worker.windows.parts import Parts
-
-_LAST = 2**63 - 1
+from keystate._worker.windows.window_columns import Timers, all_timers
 
 #: Stands among the known sessions of a remote map all of whose sessions have been read.
-_WHOLE = (-1, 0, 0)
+_WHOLE = (-1, 0)
 
 
 class SessionColumns(FoldedColumns):
@@ -27,14 +27,8 @@ class SessionColumns(FoldedColumns):
 
     def _clear(self) -> None:
         super()._clear()
-        # Slots and times of timers that sessions have lost, which the JVM is yet to be told.
-        self._dead: list[tuple[Numbers, Numbers]] = []
-
-    # -- what the operator does -----------------------------------------------------------------
-
-    def add(self, slots: Numbers, ends: Numbers, starts: Numbers, parts: Parts) -> None:
-        self._read_maps(slots)
-        self._append(Entries(slots, np.ones(len(slots), np.int64), ends, starts, parts, False))
+        # Timers that sessions have lost, which the JVM is yet to be told.
+        self._dead: list[Timers] = []
 
     def meet_none(self, slots: Numbers, ends: Numbers, starts: Numbers, gone: int) -> Numbers:
         """Which of some sessions are too late in whatever order they come.
@@ -45,7 +39,7 @@ class SessionColumns(FoldedColumns):
             starts: their starts.
             gone: sessions that end by then are gone.
         """
-        self._read_maps(slots)
+        self._fetch(slots, ends, starts)
         entries = self._merge()
         mine = self._of(slots)[entries.slots]
         others = int(np.count_nonzero(mine))
@@ -89,10 +83,10 @@ class SessionColumns(FoldedColumns):
             Which of them are too late: these meet none and are not added. And the sessions that the
             others are in now, if these have ended.
         """
-        self._read_maps(slots)
+        self._fetch(slots, ends, starts)
         entries = self._merge()
         mine = self._of(slots)[entries.slots]
-        late = Entries(slots, np.zeros(len(slots), np.int64), ends, starts, parts, False)
+        late = Entries(slots, ends, starts, parts, self._cleanup_times(ends))
         near = Entries.concat([entries.select(mine), late])
         others = len(near) - len(late)
         order, heads = _grouped(near.slots, near.starts, near.ends)
@@ -106,37 +100,16 @@ class SessionColumns(FoldedColumns):
         number = np.empty(len(near), np.int64)
         number[order] = np.repeat(np.arange(len(heads)), np.diff(heads, append=len(order)))
         touched = number[others:]
-        ended = merged.take(touched[merged.opens[touched] == 0])
+        ended = merged.take(touched[merged.ends[touched] - 1 <= self.watermark])
         self._set_merged(entries.select(~mine), merged)
         return too_late, ended
 
-    def rearm(self, slots: Numbers) -> None:
-        # Timers of sessions that are open are known.
-        entries = self._merge()
-        entries.timed &= ~(self._of(slots)[entries.slots] & (entries.opens == 0))
-
-    def take_untimed(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
-        """Slots and times of timers: of all sessions, for rows can take the first one's away.
-
-        One at the end of all time needs none.
-        """
-        low, high = self._between(start, stop)
-        (new,) = np.nonzero(~self._merged.timed[low:high])
-        self._merged.timed[low:high] = True
-        new += low
-        times = self._timer_times(self._merged)[new]
-        kept = times < _LAST
-        return self._merged.slots[new][kept], times[kept]
-
-    def _untime(self, entries: Entries, mine: Numbers, ending: Numbers) -> None:
-        entries.timed &= ~ending
-
-    def take_dead_timers(self, start: int, stop: int) -> tuple[Numbers, Numbers]:
+    def take_dead_timers(self, start: int, stop: int) -> Timers:
         self._merge()
-        slots, times = _all_timers(self._dead)
-        here = (slots >= start) & (slots < stop)
-        self._dead = [] if here.all() else [(slots[~here], times[~here])]
-        return slots[here], times[here]
+        columns = all_timers(self._dead)
+        here = (columns[0] >= start) & (columns[0] < stop)
+        self._dead = [] if here.all() else [_where(columns, ~here)]
+        return _where(columns, here)
 
     # -- sessions that meet ---------------------------------------------------------------------
 
@@ -153,27 +126,19 @@ class SessionColumns(FoldedColumns):
         parts = self._accumulators(Groups(order, heads), entries)
         sizes = np.diff(heads, append=len(order))
         ends = np.maximum.reduceat(entries.ends[order], heads)
-        opens = np.maximum.reduceat(entries.opens[order], heads)
         slots, starts = entries.slots[order][heads], entries.starts[order][heads]
-        merged = Entries(slots, opens, ends, starts, parts, True)
         # An entry that has become another one: the JVM is to forget it, and its timer.
         same = np.empty(len(entries), np.bool_)
-        columns = ((entries.ends, ends), (entries.starts, starts), (entries.opens, opens))
+        columns = ((entries.ends, ends), (entries.starts, starts))
         same[order] = np.all([a[order] == np.repeat(b, sizes) for a, b in columns], axis=0)
-        changed = entries.changed[order]
-        merged.changed = np.logical_or.reduceat(changed, heads) | (sizes > 1)
-        merged.stored = np.logical_or.reduceat((entries.stored & same)[order], heads)
-        merged.timed = np.logical_or.reduceat((entries.timed & same)[order], heads)
-        self._remove(entries.select(entries.stored & ~same))
-        dead = entries.timed & ~same
-        if dead.any():
-            lost, times = entries.slots[dead], self._timer_times(entries)[dead]
-            kept = _are_in(lost, times, merged.slots, self._timer_times(merged))
-            self._dead.append((lost[~kept], times[~kept]))
-            # One that goes on with another's timer has it already.
-            merged.timed |= _are_in(
-                merged.slots, self._timer_times(merged), lost[kept], times[kept]
-            )
+        stored = np.logical_or.reduceat((entries.stored & same)[order], heads)
+        timers = np.where(stored, NO_TIMER, self._own_timers(ends))
+        merged = Entries(slots, ends, starts, parts, timers)
+        changed = np.logical_or.reduceat(entries.changed[order], heads)
+        merged.changed, merged.stored = changed | (sizes > 1), stored
+        lost = entries.select(entries.stored & ~same)
+        self._remove(lost)
+        self._dead.append((lost.slots, self._own_timers(lost.ends), lost.ends, lost.starts))
         return merged
 
     def _accumulators(self, groups: Groups, entries: Entries) -> Parts:
@@ -183,24 +148,18 @@ class SessionColumns(FoldedColumns):
 
     # -- a map that stays with the JVM ----------------------------------------------------------
 
-    def _read_maps(self, slots: Numbers) -> None:
-        if self._remote:
-            for slot in self._remote.keys() & set(slots.tolist()):
-                self._scan(slot, _LAST)
-
-    def _scan(self, slot: int, until: int) -> None:
-        """Reads all sessions of a remote map, once."""
-        known = self._remote[slot]
-        if _WHOLE not in known:
-            super()._scan(slot, _LAST)
-            known.add(_WHOLE)
+    def _fetch(self, slots: Numbers, ends: Numbers, starts: Numbers) -> None:
+        """Reads all sessions of remote maps, once: any of them can meet."""
+        for slot in self._remote.keys() & set(slots.tolist()):
+            if _WHOLE not in self._remote[slot]:
+                scan = self._cursor.client.scan
+                self._read(slot, scan(self.index, slot, [], None, False, LARGEST_PAGE))
+                self._remote[slot].add(_WHOLE)
 
 
-def _all_timers(timers: list[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
-    """Slots and times of all of these."""
-    none = np.empty(0, np.int64)
-    slots = np.concatenate([none, *(each for each, _ in timers)])
-    return slots, np.concatenate([none, *(each for _, each in timers)])
+def _where(timers: Timers, mask: Numbers) -> Timers:
+    slots, times, ends, starts = (column[mask] for column in timers)
+    return slots, times, ends, starts
 
 
 def _grouped(slots: Numbers, starts: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
@@ -209,7 +168,7 @@ def _grouped(slots: Numbers, starts: Numbers, ends: Numbers) -> tuple[Numbers, N
         return np.arange(0), np.arange(0)
     first = int(starts.min())
     span = int(ends.max()) - first + 1
-    if span * (int(slots.max()) + 1) < _LAST:
+    if span * (int(slots.max()) + 1) < NO_TIMER:
         code = slots * span + (starts - first)
         order = stable_order(code)
         # Ends of a later slot are greater than all of those before it.
@@ -225,18 +184,3 @@ def _grouped(slots: Numbers, starts: Numbers, ends: Numbers) -> tuple[Numbers, N
             reached = int(ends[order[i]]) if is_new else max(reached, int(ends[order[i]]))
             begins[i - 1] = is_new
     return order, np.concatenate([[0], np.flatnonzero(begins) + 1])
-
-
-def _are_in(slots: Numbers, times: Numbers, of_slots: Numbers, of_times: Numbers) -> Numbers:
-    """Which of some timers are among others."""
-    if len(times) == 0 or len(of_times) == 0:
-        return np.full(len(times), False)
-    first = min(int(times.min()), int(of_times.min()))
-    span = max(int(times.max()), int(of_times.max())) - first + 1
-    if span * (max(int(slots.max()), int(of_slots.max())) + 1) < _LAST:
-        found: Numbers = np.isin(
-            slots * span + (times - first), of_slots * span + (of_times - first)
-        )
-        return found
-    others = set(zip(of_slots.tolist(), of_times.tolist()))
-    return np.array([each in others for each in zip(slots.tolist(), times.tolist())], np.bool_)

@@ -1,4 +1,4 @@
-"""Entries of windows by columns: which key and window each is of, and what it holds."""
+"""Entries of grouped windows: which key and window each is of, what it holds, and its timer."""
 
 from __future__ import annotations
 
@@ -9,38 +9,43 @@ import numpy as np
 from keystate._worker.windows.groups import Groups, Numbers, stable_order
 from keystate._worker.windows.parts import Parts, concatenated, filtered, taken
 
+#: The time of a timer that need not be set: the JVM has it, or the window ends with all time.
+NO_TIMER = 2**63 - 1
+
 
 class Entries:
     """What windows of keys hold, in any order.
 
     Attributes:
         slots: their keys.
-        opens: 1 while a window's end is to come, else 0.
         ends: their windows' ends, in ms.
         starts: their windows' starts, in ms.
         parts: what they hold.
+        timers: for when a timer is to be set, in ms.
         changed: which of them differ from what the JVM has.
-        timed: which of them have a timer.
         stored: which of them the JVM has, maybe as they were before.
     """
 
     def __init__(
-        self,
-        slots: Numbers,
-        opens: Numbers,
-        ends: Numbers,
-        starts: Numbers,
-        parts: Parts,
-        is_stored: bool,
+        self, slots: Numbers, ends: Numbers, starts: Numbers, parts: Parts, timers: Numbers | None
     ) -> None:
+        """Makes entries.
+
+        Args:
+            slots: their keys.
+            ends: their windows' ends.
+            starts: their windows' starts.
+            parts: what they hold.
+            timers: those of new windows; ``None`` of windows that the JVM has.
+        """
+        count, is_new = len(slots), timers is not None
         self.slots = slots
-        self.opens = opens
         self.ends = ends
         self.starts = starts
         self.parts = parts
-        self.changed = np.full(len(slots), not is_stored)
-        self.timed = np.full(len(slots), is_stored)
-        self.stored = np.full(len(slots), is_stored)
+        self.timers = np.full(count, NO_TIMER) if timers is None else timers
+        self.changed = np.full(count, is_new)
+        self.stored = np.full(count, not is_new)
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -64,20 +69,15 @@ class Entries:
         parts = [part[start:stop] for part in self.parts]
         return self._like([c[start:stop] for c in self._columns()], parts)
 
-    def windows(self) -> Entries:
-        """Their keys and windows alone."""
-        ones = np.ones(len(self), np.int64)
-        return Entries(self.slots, ones, self.ends, self.starts, [], True)
-
     def _columns(self) -> list[Numbers]:
-        flags = [self.changed, self.timed, self.stored]
-        return [self.slots, self.opens, self.ends, self.starts, *flags]
+        flags = [self.timers, self.changed, self.stored]
+        return [self.slots, self.ends, self.starts, *flags]
 
     @staticmethod
     def _like(columns: list[Numbers], parts: Parts) -> Entries:
-        slots, opens, ends, starts, changed, timed, stored = columns
-        made = Entries(slots, opens, ends, starts, parts, True)
-        made.changed, made.timed, made.stored = changed, timed, stored
+        slots, ends, starts, timers, changed, stored = columns
+        made = Entries(slots, ends, starts, parts, timers)
+        made.changed, made.stored = changed, stored
         return made
 
     @staticmethod
@@ -90,45 +90,39 @@ class Entries:
         return Entries._like(columns, concatenated(chunk.parts for chunk in chunks))
 
     def merged(self, merge: Callable[[Groups, Parts], Parts]) -> Entries:
-        """One for each key and window, sorted by slot, and then as the JVM has them.
+        """One for each key and window, sorted by slot and end.
+
+        What the JVM has came first, and needs no timer.
 
         Args:
             merge: makes what each group of them holds.
         """
-        groups = self.groups()
+        groups = grouped(self.slots, self.ends, self.starts)
         if groups.are_alone:
             return self._like(self._columns(), merge(groups, self.parts))
         columns = [
             *(groups.heads(column) for column in self._columns()[:4]),
             groups.any(self.changed),
-            groups.any(self.timed),
             groups.any(self.stored),
         ]
         return self._like(columns, merge(groups, self.parts))
 
-    def groups(self) -> Groups:
-        """Groups of entries with the same key and window, sorted by slot, then in JVM order."""
-        if len(self) == 0:
-            return Groups.alone(0)
-        size = self.ends - self.starts
-        first = int(self.ends.min())
-        span = int(self.ends.max()) - first + 1
-        opens = int(self.opens.max()) + 1
-        if np.all(size == size[0]) and span * opens * (int(self.slots.max()) + 1) < 2**63:
-            code = (self.slots * opens + self.opens) * span + (self.ends - first)
-            if np.all(np.diff(code) > 0):  # as what the JVM sends is
-                return Groups.alone(len(self))
-            order = stable_order(code)
-            differs = np.diff(code[order]) != 0
-        else:
-            order, differs = sorted_by(self.slots, self.opens, self.ends, self.starts)
-        return Groups(order, np.concatenate([[0], np.flatnonzero(differs) + 1]))
 
-
-def sorted_by(*columns: Numbers) -> tuple[Numbers, Numbers]:
-    """The order by these, the first one first; and which of those in it differ from the one before.
-
-    The first of them is not among those that may differ.
-    """
-    order = np.lexsort(columns[::-1])
-    return order, np.any([np.diff(column[order]) != 0 for column in columns], axis=0)
+def grouped(slots: Numbers, ends: Numbers, starts: Numbers) -> Groups:
+    """Groups of windows with the same key, end and start, sorted by slot and end."""
+    if len(slots) == 0:
+        return Groups.alone(0)
+    size = ends - starts
+    first = int(ends.min())
+    span = int(ends.max()) - first + 1
+    if np.all(size == size[0]) and span * (int(slots.max()) + 1) < 2**63:
+        code = slots * span + (ends - first)
+        if np.all(np.diff(code) > 0):  # as what the JVM sends is
+            return Groups.alone(len(slots))
+        order = stable_order(code)
+        differs = np.diff(code[order]) != 0
+    else:
+        order = np.lexsort((starts, ends, slots))
+        columns = (slots, ends, starts)
+        differs = np.any([np.diff(column[order]) != 0 for column in columns], axis=0)
+    return Groups(order, np.concatenate([[0], np.flatnonzero(differs) + 1]))

@@ -1,55 +1,58 @@
-"""Sorted maps with entries for the windows of a key, by columns, without an object for a key.
+"""The contents of grouped windows: the state that a window map has, for many keys at once.
 
-Entries are added as they come. They are put together with others when there are enough of them,
-and when the state is asked for what it has. A map that stays with the JVM is asked for what is
-needed of it.
+Rows are added as they come. They are put together with others when there are enough of them, and
+when the state is asked for what it has. A map that stays with the JVM is asked for what is needed
+of it.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
-from functools import partial
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from keystate._spec.protocol import Bound, Part, state_column
+from keystate._spec.protocol import Part, state_column
 from keystate._spec.specs import StateSpec
 from keystate._worker.messages.columns import Columns, list_column
-from keystate._worker.state.column_entries import Entries
-from keystate._worker.state.maps import LARGEST_PAGE
 from keystate._worker.state.worker_state import WorkerState
+from keystate._worker.windows.entries import NO_TIMER, Entries, grouped
 from keystate._worker.windows.groups import Numbers, stable_order
 from keystate._worker.windows.parts import Parts
-
-_LAST = 2**63 - 1
 
 #: So many bytes of entries wait at most to be put together, or a fourth of what is together.
 #: Arrow puts no more than 2 GiB of strings together.
 _MOST_BYTES = 64 << 20
 
+#: Timers: slots, times, and their windows' ends and starts.
+Timers = tuple[Numbers, Numbers, Numbers, Numbers]
 
-class MapColumns(WorkerState):
-    """The entries of all keys' maps.
+_NO_NUMBERS = np.empty(0, np.int64)
+
+
+class WindowColumns(WorkerState):
+    """The windows of all keys.
 
     Args:
         spec: of the state.
         index: of the state.
         cursor: knows the side channel.
+        lateness: how long, in ms, a window is kept for late rows.
     """
 
     #: So many entries are put together at a time, or as many as there are together.
     _merged_at_once = 200_000
 
-    def __init__(self, spec: StateSpec, index: int, cursor: Any) -> None:
+    def __init__(self, spec: StateSpec, index: int, cursor: Any, lateness: int) -> None:
         super().__init__(spec, index, cursor)
+        self._lateness = lateness
         self._key_type: pa.DataType = spec.key_codec().arrow
-        none = np.empty(0, np.int64)
-        self._none = self._entries(none, self._no_keys(), pa.array([], self._codec.arrow))
+        #: The watermark by which rows are late: windows whose last ms it has reached have fired.
+        self.watermark = -NO_TIMER - 1
+        self._none = self._entries(_NO_NUMBERS, self._no_keys(), pa.array([], self._codec.arrow))
         self._size = self._old_size = 0
         self._old = self._none
         self._old_remote: dict[int, set[Any]] = {}
@@ -60,13 +63,30 @@ class MapColumns(WorkerState):
         self._added: list[Entries] = []  # since they were put together
         self._waiting = self._waiting_bytes = 0
         self._removed: list[tuple[Numbers, pa.Array]] = []  # slots and keys
+        self._timers: list[Timers] = []  # of what was taken for the JVM
         #: For each slot whose map stays with the JVM the entries that are known, or known not to be
         #: there.
         self._remote: dict[int, set[Any]] = {}
-        self._scanned: dict[int, int] = {}  # until when such a map has been read
 
     def clear(self) -> None:
         raise NotImplementedError("entries are taken out when they are due")
+
+    # -- rows -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def add(self, slots: Numbers, ends: Numbers, starts: Numbers, parts: Parts) -> None:
+        """Adds rows to windows whose end is to come.
+
+        Args:
+            slots: their keys.
+            ends: their windows' ends, in ms.
+            starts: their windows' starts.
+            parts: of the rows.
+        """
+
+    def settle(self) -> None:
+        """Puts together what is waiting."""
+        self._merge()
 
     def _wait(self, entries: Entries) -> None:
         self._added.append(entries)
@@ -91,20 +111,61 @@ class MapColumns(WorkerState):
     def _together(self, entries: Entries) -> Entries:
         """All of these as they are to be: those that were together before come first."""
 
-    def _between(self, start: int, stop: int) -> tuple[int, int]:
-        """Where the entries of these slots begin and end."""
-        low, high = np.searchsorted(self._merge().slots, [start, stop])
-        return int(low), int(high)
+    def _cleanup_times(self, ends: Numbers) -> Numbers:
+        times: Numbers = np.minimum(ends - 1, NO_TIMER - self._lateness) + self._lateness
+        return times
 
-    def _take_changed(self, start: int, stop: int) -> Entries:
-        """Takes the entries of these slots that changed since the last answer, for the JVM."""
-        low, high = self._between(start, stop)
-        mine = self._merged.slice(low, high)
-        # Not a slice: Arrow makes offsets of 32 bits only of those that are small to begin with.
-        put = mine.take(np.flatnonzero(mine.changed))
-        mine.changed[:] = False
-        mine.stored[:] = True
-        return put
+    def _own_timers(self, ends: Numbers) -> Numbers:
+        """When the timer of each window is: at its end, or when it is over."""
+        return np.where(ends - 1 > self.watermark, ends - 1, self._cleanup_times(ends))
+
+    # -- windows that are due -------------------------------------------------------------------
+
+    def due_here(self, until: int) -> Numbers:
+        """Which entries are due by timers that the JVM does not have yet."""
+        timers = self._merge().timers
+        due: Numbers = (timers <= until) & (timers < NO_TIMER)
+        return due
+
+    def due_by(self, timers: Timers) -> Numbers:
+        """Which entries are due by timers that the JVM has sent."""
+        slots, times, ends, starts = timers
+        self._fetch_due(slots, ends, starts)
+        entries = self._merge()
+        # Before its end a window had timers by another trigger, before a restart.
+        own = times >= ends - 1
+        (near,) = np.nonzero(self._of(slots)[entries.slots])
+        columns = ((entries.slots, slots), (entries.ends, ends), (entries.starts, starts))
+        ids = grouped(*(np.concatenate([mine[near], sent[own]]) for mine, sent in columns)).ids()
+        found = np.full(len(ids), NO_TIMER)
+        np.minimum.at(found, ids[len(near) :], times[own])
+        mine = found[ids[: len(near)]]
+        places = near[mine < NO_TIMER]
+        entries.timers[places] = mine[mine < NO_TIMER]
+        due = np.zeros(len(entries), np.bool_)
+        due[places] = True
+        return due
+
+    def take_due(self, due: Numbers, until: int) -> Entries:
+        """Has windows end, and removes those whose time is over.
+
+        Args:
+            due: which entries have a timer that fires.
+            until: the time of the clock, in ms.
+
+        Returns:
+            The windows that fire, sorted by slot.
+        """
+        entries = self._merged
+        cleanup = self._cleanup_times(entries.ends)
+        fires = due & (entries.timers == entries.ends - 1)
+        gone = due & ((cleanup <= until) | (cleanup < entries.timers))
+        entries.timers[due] = cleanup[due]
+        fired = entries.select(fires)
+        if gone.any():
+            self._remove(entries.select(gone))
+            self._merged = entries.select(~gone)
+        return fired
 
     def _remove(self, entries: Entries) -> None:
         """Notes that entries are gone, or have another key."""
@@ -120,26 +181,9 @@ class MapColumns(WorkerState):
 
     # -- a map that stays with the JVM ----------------------------------------------------------
 
-    def _scan_remote(self, slots: Numbers, until: int) -> None:
-        for slot in self._remote.keys() & set(slots.tolist()):
-            self._scan(slot, until)
-
-    def _scan(self, slot: int, until: int) -> None:
-        """Reads the entries of a remote map up to a time, and one more."""
-        if self._scanned.get(slot, -_LAST) >= until:
-            return
-        self._scanned[slot] = until
-        scan = partial(self._cursor.client.scan, self.index, slot)
-        if until >= _LAST - 1:
-            self._read(slot, scan([], None, False, LARGEST_PAGE))
-            return
-        bound = self._bound(until)
-        self._read(slot, scan([Bound.END], bound, False, LARGEST_PAGE))
-        self._read(slot, islice(scan([Bound.START], bound, False, 1), 1))
-
     @abstractmethod
-    def _bound(self, until: int) -> pa.Array:
-        """The first key of entries whose time is later."""
+    def _fetch_due(self, slots: Numbers, ends: Numbers, starts: Numbers) -> None:
+        """Reads what remote maps have of windows that are due."""
 
     def _read(self, slot: int, pages: Iterable[Any]) -> None:
         """Adds what is in pages of a remote map and not known."""
@@ -226,6 +270,35 @@ class MapColumns(WorkerState):
         }
         return {self._column(name): list_column(array) for name, array in columns.items()}
 
+    def _take_changed(self, start: int, stop: int) -> Entries:
+        """Takes the entries of these slots that changed since the last answer, for the JVM."""
+        low, high = np.searchsorted(self._merge().slots, [start, stop])
+        mine = self._merged.slice(int(low), int(high))
+        self._take_timers(mine)
+        # Not a slice: Arrow makes offsets of 32 bits only of those that are small to begin with.
+        put = mine.take(np.flatnonzero(mine.changed))
+        mine.changed[:] = False
+        mine.stored[:] = True
+        mine.timers[:] = NO_TIMER
+        return put
+
+    def _take_timers(self, entries: Entries) -> None:
+        """Notes the timers that are to be set for entries."""
+        wanted = entries.timers < NO_TIMER
+        if wanted.any():
+            columns = (entries.slots, entries.timers, entries.ends, entries.starts)
+            slots, times, ends, starts = (column[wanted] for column in columns)
+            self._timers.append((slots, times, ends, starts))
+
+    def take_timers(self) -> Timers:
+        """Takes the timers that are to be set for what was taken before."""
+        taken, self._timers = self._timers, []
+        return all_timers(taken)
+
+    def take_dead_timers(self, start: int, stop: int) -> Timers:
+        """Takes the timers that windows of these slots have lost."""
+        return all_timers([])
+
     def _take_removed(self, start: int, stop: int) -> tuple[Numbers, pa.Array]:
         """Slots and keys of the entries that were removed, sorted by slot."""
         if not self._removed:
@@ -269,6 +342,13 @@ class MapColumns(WorkerState):
 
     def _no_keys(self) -> pa.Array:
         return pa.array([], self._key_type)
+
+
+def all_timers(timers: list[Timers]) -> Timers:
+    """All of these."""
+    columns = zip((_NO_NUMBERS,) * 4, *timers)
+    slots, times, ends, starts = (np.concatenate(column) for column in columns)
+    return slots, times, ends, starts
 
 
 def _lists(slots: Numbers, of_slots: Numbers, elements: pa.Array) -> pa.Array:

@@ -1,10 +1,11 @@
-"""Sessions at work in a subtask whose rows the user's function adds to an accumulator.
+"""Sessions at work in a subtask whose rows are grouped.
 
 Which sessions meet is as if the rows came one by one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
@@ -12,25 +13,28 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from keystate._worker.operators.folded_windows import FoldedOperator
+from keystate._worker.operators.grouped_windows import GroupedWindowsOperator
 from keystate._worker.operators.windows import NO_WATERMARK
-from keystate._worker.state.session_columns import SessionColumns
 from keystate._worker.windows.groups import Numbers
 from keystate._worker.windows.parts import taken
+from keystate._worker.windows.session_columns import SessionColumns
 
 
-class FoldedSessionsOperator(FoldedOperator):
+class GroupedSessionsOperator(GroupedWindowsOperator):
     """Sessions with one gap and their default trigger, of folds."""
 
     _state: SessionColumns
-    _state_class = SessionColumns
+    _folded_class = SessionColumns
+
+    def _copy(self) -> Callable[[Any], Any] | None:
+        return None
 
     def _run(self, slots: pa.Array, rows: pa.RecordBatch, results: list[Any]) -> None:
         if len(slots) == 0:
             return
-        windows = self._function
+        windows = self._windows
         starts, closed = self._times(slots, rows)
-        ends = starts + windows.gap
+        ends = starts + windows.assigner.gap
         gone = max(closed - windows.lateness, NO_WATERMARK)
         of_keys = slots.to_numpy().astype(np.int64)
         parts = self._lift(rows)

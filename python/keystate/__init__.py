@@ -112,6 +112,7 @@ from keystate.state import (
 )
 from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream, broadcast
 from keystate.streams.connected import ConnectedStreams
+from keystate.streams.join_all import join_all
 from keystate.streams.keyed import KeyedStream, keyed
 from keystate.streams.plain import DataStream, stream
 from keystate.streams.sinks import FileSink, TableSink
@@ -228,6 +229,7 @@ __all__ = [
     "dead_letters",
     "elastic",
     "jar_path",
+    "join_all",
     "keyed",
     "replay",
     "replay_dead_letters",

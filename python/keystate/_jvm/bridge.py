@@ -29,7 +29,7 @@ from keystate._jvm.session import (
 )
 from keystate._operators.aggregates import AggregateOperator, check_rows
 from keystate._operators.definition import Input, Operator
-from keystate._operators.joins import AsOfOperator
+from keystate._operators.joins import AsOfOperator, JoinAllOperator
 from keystate._operators.schema_rows import SchemaRows
 from keystate._operators.task import task_function
 from keystate._worker.pickles.pickled import SETTING
@@ -166,16 +166,26 @@ def join_asof(operator: AsOfOperator) -> DataFrame:
     Raises:
         DeclarationError: the join is not well declared.
     """
+    return _joined("joinAsOf", operator, (operator.left, operator.right))
+
+
+def join_all(operator: JoinAllOperator) -> DataFrame:
+    """The output of a join of many streams.
+
+    Raises:
+        DeclarationError: the join is not well declared.
+    """
+    return _joined("joinAll", operator, operator.inputs)
+
+
+def _joined(
+    method: str, operator: AsOfOperator | JoinAllOperator, inputs: Sequence[Input]
+) -> DataFrame:
     operator.check()
-    session = operator.left.df.sparkSession
+    session = inputs[0].df.sparkSession
     jvm = _jvm(session)
     with _keystate_errors(jvm, DeclarationError):
-        return jvm.frame(
-            session,
-            "joinAsOf",
-            *_read((operator.left, operator.right)),
-            operator.to_json(),
-        )
+        return jvm.frame(session, method, *_read(inputs), operator.to_json())
 
 
 def add_files(

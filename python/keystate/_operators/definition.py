@@ -152,29 +152,29 @@ def same_types(key: T.StructType, other: T.StructType) -> bool:
     return types == others
 
 
-def shared_parallelism(first: Input, second: Input, names: tuple[str, str]) -> int | None:
-    """The number of key groups of two keyed inputs that share state; ``None`` if none is given.
+def shared_parallelism(inputs: Sequence[Input], names: Sequence[str]) -> int | None:
+    """The number of key groups of keyed inputs that share state; ``None`` if none is given.
 
     Args:
-        first: an input.
-        second: the other one.
+        inputs: the inputs.
         names: what they are called in the message.
 
     Raises:
         DeclarationError: they have keys of other types, or other numbers.
     """
-    keys = (first.key_type, second.key_type)
-    if not same_types(*keys):
-        ours, theirs = (key.simpleString()[len("struct") :] for key in keys)
-        raise DeclarationError(
-            "the key columns of both inputs must have the same types, in the same order: those "
-            f"of the {names[0]} are {ours}, of the {names[1]} {theirs}; cast them to one type"
-        )
-    told = {rows.max_parallelism for rows in (first, second)} - {None}
+    first = inputs[0].key_type
+    for name, rows in zip(names, inputs):
+        if not same_types(first, rows.key_type):
+            ours, theirs = (key.simpleString()[len("struct") :] for key in (first, rows.key_type))
+            raise DeclarationError(
+                "the key columns of all inputs must have the same types, in the same order: those "
+                f"of the {names[0]} are {ours}, of the {name} {theirs}; cast them to one type"
+            )
+    told = {rows.max_parallelism for rows in inputs} - {None}
     if len(told) > 1:
         raise DeclarationError(
-            "streams that are connected have the same max_parallelism, got "
-            f"{first.max_parallelism} and {second.max_parallelism}"
+            "streams that share state have the same max_parallelism, got "
+            + " and ".join(str(rows.max_parallelism) for rows in inputs)
         )
     return next(iter(told), None)
 

@@ -1,8 +1,9 @@
-"""Joins of two keyed streams as of a time, which the JVM makes without a worker."""
+"""Joins of keyed streams in time, which the JVM makes without a worker."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +20,7 @@ from keystate.functions import OutputTag
 Direction = Literal["backward", "forward", "nearest"]
 How = Literal["left", "inner"]
 Wait = Literal["complete", "none"]
+HowAll = Literal["inner", "outer"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,15 +65,9 @@ class AsOfOperator:
         """Raises DeclarationError if a setting is none, or the inputs don't fit."""
         for rows in (self.left, self.right):
             check_rows(rows, "a join as of a time")
-        for setting, value, known in (
-            ("direction", self.matching.direction, ("backward", "forward", "nearest")),
-            ("how", self.how, ("left", "inner")),
-            ("wait", self.wait, ("complete", "none")),
-        ):
-            if value not in known:
-                raise DeclarationError(
-                    f"{setting} must be one of {', '.join(known)}, got {value!r}"
-                )
+        _check_one_of("direction", self.matching.direction, ("backward", "forward", "nearest"))
+        _check_one_of("how", self.how, ("left", "inner"))
+        _check_one_of("wait", self.wait, ("complete", "none"))
         tolerance = self.matching.tolerance
         if tolerance is not None and tolerance < 0:
             raise DeclarationError(f"the tolerance can't be negative, got {tolerance} us")
@@ -87,7 +83,7 @@ class AsOfOperator:
         there = "a join has one for late rows, if late_output names it"
         late = late_output_name(self.side_outputs, self.late_output, there)
         match = self.matching
-        groups = shared_parallelism(self.left, self.right, ("left", "right"))
+        groups = shared_parallelism((self.left, self.right), ("left", "right"))
         return json.dumps(
             {
                 "name": self.name,
@@ -104,3 +100,65 @@ class AsOfOperator:
                 "lateOutput": late,
             }
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinAllOperator:
+    """A join of many streams; :func:`keystate.join_all` says what its settings are.
+
+    Attributes:
+        inputs: the streams.
+        on: the column with the time of each stream's rows; ``None`` for the watermark's.
+        within: in us.
+        suffixes: one for each stream.
+        side_outputs: the side outputs that are read: at most that for late rows.
+    """
+
+    inputs: tuple[Input, ...]
+    on: tuple[str | None, ...]
+    within: int
+    how: HowAll
+    suffixes: tuple[str, ...]
+    earliest: str | None
+    late_output: OutputTag | None
+    name: str | None
+    side_outputs: tuple[OutputTag, ...] = ()
+
+    def check(self) -> None:
+        """Raises DeclarationError if a setting is none, or the inputs don't fit."""
+        for rows in self.inputs:
+            check_rows(rows, "a join of many streams")
+        _check_one_of("how", self.how, ("inner", "outer"))
+        if self.within < 0:
+            raise DeclarationError(f"within can't be negative, got {self.within} us")
+        for setting, each in (("on", self.on), ("suffixes", self.suffixes)):
+            if len(each) != len(self.inputs):
+                raise DeclarationError(
+                    f"{setting} has one for each of the {len(self.inputs)} streams, got {each}"
+                )
+
+    def to_json(self) -> str:
+        """The JSON that the jar reads, of all but the inputs.
+
+        Raises:
+            DeclarationError: a side output is read that the operator does not have.
+        """
+        there = "a join has one for late rows, if late_output names it"
+        names = [f"{i + 1}. stream" for i in range(len(self.inputs))]
+        return json.dumps(
+            {
+                "name": self.name,
+                "maxParallelism": shared_parallelism(self.inputs, names),
+                "on": self.on,
+                "within": self.within,
+                "outer": self.how == "outer",
+                "suffixes": self.suffixes,
+                "earliest": self.earliest,
+                "lateOutput": late_output_name(self.side_outputs, self.late_output, there),
+            }
+        )
+
+
+def _check_one_of(setting: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise DeclarationError(f"{setting} must be one of {', '.join(known)}, got {value!r}")

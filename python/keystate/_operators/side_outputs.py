@@ -12,13 +12,14 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from keystate._operators.aggregates import AggregateOperator
 from keystate._operators.definition import Operator
-from keystate._operators.joins import AsOfOperator
+from keystate._operators.joins import AsOfOperator, JoinAllOperator
 from keystate._spec.specs import MAIN_OUTPUT
 from keystate._types.ddl import quoted
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 
 Write = Callable[[DataFrame, int], Any]
+AnyOperator = Operator | AggregateOperator | AsOfOperator | JoinAllOperator
 
 
 class ResultDataFrame(DataFrame):
@@ -29,19 +30,15 @@ class ResultDataFrame(DataFrame):
     """
 
     #: The operator as it was declared.
-    _operator: Operator | AggregateOperator | AsOfOperator
+    _operator: AnyOperator
 
-    def __new__(
-        cls, operator: Operator | AggregateOperator | AsOfOperator, run: Callable[[Any], DataFrame]
-    ) -> ResultDataFrame:
+    def __new__(cls, operator: AnyOperator, run: Callable[[Any], DataFrame]) -> ResultDataFrame:
         main = run(operator)
         made: ResultDataFrame = object.__new__(_of_kind(type(main)))  # type: ignore[arg-type]
         vars(made).update(vars(main))
         return made
 
-    def __init__(
-        self, operator: Operator | AggregateOperator | AsOfOperator, run: Callable[[Any], DataFrame]
-    ) -> None:
+    def __init__(self, operator: AnyOperator, run: Callable[[Any], DataFrame]) -> None:
         self._operator = operator
         self._run = run
 

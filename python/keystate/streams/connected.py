@@ -54,7 +54,7 @@ class ConnectedStreams:
     def __init__(self, first: Input, second: Input) -> None:
         self._first = first
         self._second = second
-        self._max_parallelism = shared_parallelism(first, second, ("first", "second"))
+        self._max_parallelism = shared_parallelism((first, second), ("first", "second"))
 
     def process(
         self,

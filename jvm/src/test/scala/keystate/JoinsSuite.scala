@@ -10,9 +10,10 @@ import org.apache.spark.sql.{DataFrame, Row}
 import keystate.errors.KeystateException
 
 final case class Trade(key: String, value: Long, time: Timestamp)
+final case class OfTwo(key: String, value: Option[Long], time: Timestamp, value_2: Option[Long])
 final case class Quote(key: String, price: Long, time: Timestamp)
 
-/** Joins as of a time in Scala. */
+/** Joins in time in Scala. */
 class JoinsSuite extends AnyFunSuite with SessionFixture {
   import spark.implicits._
 
@@ -69,5 +70,45 @@ class JoinsSuite extends AnyFunSuite with SessionFixture {
     assert(refusal(left.joinAsOf(right, "time", "when")).contains("no column 'when'"))
     assert(refusal(left.joinAsOf(right, "value", "time")).contains("of type BIGINT"))
     assert(refusal(left.joinAsOf(right, "time", "time", "sideways")).contains("direction"))
+  }
+
+  test("many, with and without rows of all of them") {
+    val three = Seq(trades.toDS().keyed("key"), quotes.toDS().keyed("key"))
+    val more = quotes.map(quote => quote.copy(price = -quote.price)).toDS().keyBy(_.key)
+    def joined(outer: Boolean) = three.head.joinAll(
+      Seq(three(1), more),
+      Duration.ofMillis(50),
+      on = Seq("time", "time", "time"),
+      outer = outer,
+      earliest = Some("begun")
+    )
+    val inner = joined(outer = false)
+    assert(
+      inner.columns.toSeq ==
+        Seq("key", "begun", "value", "time", "price", "time_2", "key_3", "price_3", "time_3")
+    )
+    def told(rows: DataFrame) =
+      rows.select("key", "value", "price", "price_3").collect().toSeq.map(_.toString).sorted
+    assert(told(inner) == Seq("[a,1,10,-10]") ++ Seq(12, 13).flatMap { one =>
+      Seq(12, 13).map(two => s"[b,3,$one,-$two]")
+    })
+    assert(
+      told(joined(outer = true))
+        .diff(told(inner)) == Seq("[a,2,null,null]", "[a,null,11,-11]", "[c,4,null,null]")
+    )
+    val refusal = intercept[KeystateException](three.head.joinAll(three.tail, Duration.ofMillis(1)))
+    assert(refusal.getMessage.contains("no watermark"))
+  }
+
+  test("late elements of many go to a side output, with the result's columns") {
+    def tables = Seq(trades, trades).map(_.toDS().keyed("key"))
+    def joined(tag: OutputTag[_]) = tables.head.joinAll(
+      tables.tail,
+      Duration.ofMillis(1),
+      on = Seq("time", "time"),
+      late = Some(tag)
+    )
+    val refusal = intercept[KeystateException](joined(OutputTag[OfTwo]("late"))).getMessage
+    assert(refusal.contains("but late rows are struct<key:string,value:bigint,time:timestamp"))
   }
 }

@@ -15,7 +15,8 @@ import keystate.{
   KeyedProcessFunction, MapStateDescriptor, OutputTag, ReduceFunction, SideWrite, TypeInformation
 }
 import org.apache.spark.sql.keystate.jvm.{
-  AsOfSettings, BroadcastData, ColumnWindows, InitialData, KeyBy, ScalaBridge, SideOutputs
+  AsOfSettings, BroadcastData, ColumnWindows, InitialData, JoinAllSettings, KeyBy, ScalaBridge,
+  SideOutputs
 }
 
 /** A Dataset, streaming or batch, grouped by key. Rows with the same key are processed one after
@@ -114,6 +115,63 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
       deleted
     )
     ScalaBridge.joinAsOf(keyedData(None), other.keyedData(None), join, settings.operator)
+  }
+
+  /** Joins the elements of a key with those of other streams, or of a table with those of tables,
+    * whose times are near. Each element is kept once, whatever the number of streams. The result
+    * has the key's columns, then the other columns of each stream.
+    *
+    * @param others
+    *   the other streams
+    * @param within
+    *   the latest time of a result's elements is at most that much after the earliest one
+    * @param on
+    *   the column with the time of each stream's elements, this one's first, a timestamp; empty:
+    *   that of the watermark. Tables need it
+    * @param outer
+    *   whether combinations go out too that lack some streams' elements, if no element could be
+    *   added to them; else those go out that have one of each stream
+    * @param suffixes
+    *   for each stream, this one first, what is added to the names of columns that an earlier one
+    *   has too; empty: `_2` for the second one, and so on
+    * @param earliest
+    *   the name of a column for a result's earliest time, by which operators behind it can go;
+    *   otherwise it is the time of this stream's element
+    * @param late
+    *   a side output for elements behind the watermark, which are dropped otherwise; it has the
+    *   result's columns
+    */
+  def joinAll(
+      others: Seq[KeyedRowStream[_]],
+      within: Duration,
+      on: Seq[String] = Nil,
+      outer: Boolean = false,
+      suffixes: Seq[String] = Nil,
+      earliest: Option[String] = None,
+      late: Option[OutputTag[_]] = None
+  ): DataFrame = {
+    val all = this +: others
+    def forEach(setting: String, told: Seq[String]): Unit =
+      if (told.nonEmpty && told.size != all.size)
+        throw KeystateErrors.declaration(
+          s"$setting has one for each of the ${all.size} streams, not ${told.size}."
+        )
+    if (others.isEmpty) throw KeystateErrors.declaration("joinAll needs another stream.")
+    if (within.isNegative)
+      throw KeystateErrors.declaration(s"within can't be negative, but is $within.")
+    if (all.exists(_.settings.late.nonEmpty))
+      throw KeystateErrors.declaration("joinAll has its own late output: leave out lateOutput.")
+    forEach("on", on)
+    forEach("suffixes", suffixes)
+    val join = JoinAllSettings(
+      if (on.isEmpty) all.map(_ => None) else on.map(Some(_)),
+      within,
+      outer,
+      if (suffixes.nonEmpty) suffixes else "" +: others.indices.map(i => s"_${i + 2}"),
+      earliest,
+      late
+    )
+    ScalaBridge.joinAll(all.map(_.keyedData(None)), join, settings.operator)
   }
 
   private[keystate] def aggregated(

@@ -29,7 +29,8 @@ import org.apache.spark.sql.keystate.edit.BatchInput
 import org.apache.spark.sql.keystate.files.CheckpointFiles
 import org.apache.spark.sql.keystate.operator.InputRole
 import org.apache.spark.sql.keystate.plan.{
-  AggregatePlan, AggregateSpec, AsOfPlan, AsOfSpec, KeyedProcess, OperatorInput
+  AggregatePlan, AggregateSpec, AsOfPlan, AsOfSpec, JoinAllPlan, JoinAllSpec, KeyedProcess,
+  OperatorInput
 }
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
@@ -136,6 +137,24 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     RealTimeSession.prepare(session)
     val Seq(left, right) = keyedInputs(inputs, keys, orders): @unchecked
     ClassicDataset.ofRows(session, AsOfPlan.of(left, right, AsOfSpec.fromJson(spec)))
+  }
+
+  /** A join of many keyed DataFrames.
+    *
+    * @param inputs
+    *   the DataFrames; the two lists that follow are as in `process`
+    * @param spec
+    *   JSON of the rest of the declaration, see [[JoinAllSpec]]
+    */
+  def joinAll(
+      inputs: JList[Dataset[_]],
+      keys: JList[JList[Column]],
+      orders: JList[JList[Column]],
+      spec: String
+  ): DataFrame = {
+    RealTimeSession.prepare(session)
+    val plan = JoinAllPlan.of(keyedInputs(inputs, keys, orders), JoinAllSpec.fromJson(spec))
+    ClassicDataset.ofRows(session, plan)
   }
 
   private def keyedInputs(

@@ -114,34 +114,27 @@ private[keystate] final case class AsOfMatching(
   /** The time after which no right row matches any more that is not late: once the watermark is at
     * it, a left row is complete.
     */
-  def complete(left: Long): Long = if (looksAhead) AsOfMatching.plus(left, near) else left
+  def complete(left: Long): Long = if (looksAhead) Micros.plus(left, near) else left
 
   /** Right rows before this time match no left row that is to come, nor one that waits; where they
     * look back without limit, but for the latest one by the watermark.
     */
   def forgotten(watermark: Long): Long = {
     val earliest = earliestLeft(watermark)
-    if (looksBack) AsOfMatching.minus(earliest, near) else earliest
+    if (looksBack) Micros.minus(earliest, near) else earliest
   }
 
   /** No left row is before this time that is to come or waits. */
   def earliestLeft(watermark: Long): Long =
-    if (looksAhead) AsOfMatching.minus(watermark, near) else watermark
+    if (looksAhead) Micros.minus(watermark, near) else watermark
 
   /** When the watermark is at this time, a right row of `right` is forgotten by its distance. None:
     * never.
     */
   def forgets(right: Long): Option[Long] = tolerance.map { near =>
     val times = (if (looksBack) 1 else 0) + (if (looksAhead) 1 else 0)
-    AsOfMatching.plus(right, near * times) + 1
+    Micros.plus(right, near * times) + 1
   }
-}
-
-private[keystate] object AsOfMatching {
-  private def plus(time: Long, span: Long): Long =
-    if (time > Long.MaxValue - span) Long.MaxValue else time + span
-  private def minus(time: Long, span: Long): Long =
-    if (time < Long.MinValue + span) Long.MinValue else time - span
 }
 
 private[keystate] sealed abstract class AsOfDirection(val name: String) {

@@ -122,7 +122,8 @@ private[expression] final class AsOfPass(
   private def setTimers(): Unit = if (isStreaming) context.timers.foreach { timers =>
     touched.values.forEach { own =>
       def at(micros: Long) =
-        if (micros < Long.MaxValue) timers.set(EVENT_TIME, millis(micros), own.group, own.key, true)
+        if (micros < Long.MaxValue)
+          timers.set(EVENT_TIME, Micros.millis(micros), own.group, own.key, true)
       if (own.first < Long.MaxValue) at(matching.complete(own.first))
       if (own.newest > Long.MinValue) {
         // Then it is the only one that is looked back for, and later none is.
@@ -147,12 +148,12 @@ private[expression] final class AsOfPass(
   private def fire(timer: Timer): Seq[(Array[Byte], Array[Byte])] =
     if (!context.timers.get.take(timer)) Nil
     else {
-      val watermark = micros(context.watermark.getOrElse(Long.MinValue))
+      val watermark = Micros.ofMillis(context.watermark.getOrElse(Long.MinValue))
       val complete = lefts.fold(Seq.empty[(Array[Byte], Array[Byte])]) { waiting =>
         val ready = waiting.firsts(timer.group, timer.key) { entry =>
           val at = matching.complete(waiting.time(entry.key))
           if (at > watermark)
-            context.timers.get.set(EVENT_TIME, millis(at), timer.group, timer.key, true)
+            context.timers.get.set(EVENT_TIME, Micros.millis(at), timer.group, timer.key, true)
           at <= watermark
         }
         ready.map { entry =>
@@ -170,7 +171,8 @@ private[expression] final class AsOfPass(
     // Where all distances count, the last row by the watermark is still looked back for.
     val newest =
       if (!matching.looksBack) null
-      else rights.lastBefore(timer.group, timer.key, plusOne(matching.earliestLeft(watermark)))
+      else
+        rights.lastBefore(timer.group, timer.key, Micros.plus(matching.earliestLeft(watermark), 1))
     val superseded = if (newest == null) Long.MinValue else rights.time(newest.key)
     val kept = if (matching.tolerance.isEmpty) superseded else math.max(before, superseded)
     rights
@@ -180,11 +182,12 @@ private[expression] final class AsOfPass(
 
   /** The right row of a key for a left row's time, as it is stored. Null if there is none. */
   private def find(group: Int, key: Array[Byte], time: Long): Array[Byte] = {
-    val after = if (matching.exact) plusOne(time) else time
+    val after = if (matching.exact) Micros.plus(time, 1) else time
     val back = if (matching.looksBack) near(rights.lastBefore(group, key, after), time) else null
     val ahead =
       if (!matching.looksAhead || back != null && rights.time(back.key) == time) null
-      else near(rights.firstFrom(group, key, if (matching.exact) time else plusOne(time)), time)
+      else
+        near(rights.firstFrom(group, key, if (matching.exact) time else Micros.plus(time, 1)), time)
     val found =
       if (back == null) ahead
       else if (ahead == null) back
@@ -218,15 +221,4 @@ private object AsOfPass {
     var first: Long = Long.MaxValue // of its left rows
     var newest: Long = Long.MinValue // of its right rows
   }
-
-  private def plusOne(time: Long) = if (time == Long.MaxValue) time else time + 1
-
-  /** The first ms at which a time in us has passed. */
-  private def millis(micros: Long): Long = Math.floorDiv(micros, 1000L) +
-    (if (Math.floorMod(micros, 1000L) == 0) 0 else 1)
-
-  private def micros(millis: Long): Long =
-    if (millis > Long.MaxValue / 1000) Long.MaxValue
-    else if (millis < Long.MinValue / 1000) Long.MinValue
-    else millis * 1000
 }

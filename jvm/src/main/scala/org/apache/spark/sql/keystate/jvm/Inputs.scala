@@ -120,3 +120,25 @@ final case class AsOfSettings(
     waits: Boolean,
     deleted: Option[String]
 )
+
+/** How many Datasets are joined.
+  *
+  * @param on
+  *   the column with the time of each one's elements; None: that of the watermark
+  * @param within
+  *   how far the times of a result's elements may be apart
+  * @param suffixes
+  *   for each Dataset what is added to the names of columns that an earlier one has too
+  * @param earliest
+  *   the name of a column for a result's earliest time, if there is one
+  * @param late
+  *   the side output of late elements, if there is one
+  */
+final case class JoinAllSettings(
+    on: Seq[Option[String]],
+    within: Duration,
+    outer: Boolean,
+    suffixes: Seq[String],
+    earliest: Option[String],
+    late: Option[OutputTag[_]]
+)

@@ -20,7 +20,8 @@ import org.apache.spark.sql.keystate.expression.{
 import org.apache.spark.sql.keystate.jvm.state.JvmStateSpec
 import org.apache.spark.sql.keystate.operator.InputRole
 import org.apache.spark.sql.keystate.plan.{
-  AggregatePlan, AggregateSpec, AsOfPlan, AsOfSpec, KeyedProcess, LateOutput, OperatorInput
+  AggregatePlan, AggregateSpec, AsOfPlan, AsOfSpec, JoinAllPlan, JoinAllSpec, KeyedProcess,
+  LateOutput, OperatorInput
 }
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
 import org.apache.spark.sql.keystate.spec.StateKind
@@ -101,7 +102,7 @@ object ScalaBridge {
       settings: OperatorSettings
   ): DataFrame = {
     val rows = prepared(data)
-    windows.flatMap(_.late).foreach(SideOutputs.checkLate(_, rows.input))
+    windows.flatMap(_.late).foreach(SideOutputs.checkLate(_, rows.input.columns))
     val keys = data.by match {
       case KeyBy.Columns(columns) => columns
       case KeyBy.Function(_, _) => Nil
@@ -151,6 +152,28 @@ object ScalaBridge {
     ClassicDataset.ofRows(rows.df.sparkSession, AsOfPlan.of(rows.input, others.input, spec))
   }
 
+  /** Joins the elements of a key of many Datasets. */
+  def joinAll(
+      inputs: Seq[KeyedData[_]],
+      join: JoinAllSettings,
+      settings: OperatorSettings
+  ): DataFrame = {
+    val rows = inputs.map(prepared(_))
+    val spec = JoinAllSpec(
+      settings.name,
+      settings.maxParallelism,
+      join.on,
+      join.within.toNanos / 1000,
+      join.outer,
+      join.suffixes,
+      join.earliest,
+      join.late.map(tag => LateOutput(tag.id, isRead = false))
+    )
+    val plan = JoinAllPlan.of(rows.map(_.input), spec)
+    join.late.foreach(SideOutputs.checkLate(_, plan.output))
+    ClassicDataset.ofRows(rows.head.df.sparkSession, plan)
+  }
+
   /** An input of an operator.
     *
     * @param late
@@ -174,7 +197,7 @@ object ScalaBridge {
       case KeyBy.Function(f, encoder) =>
         OperatorInput.byFunction(df, f, ObjectCodec.expression(encoder), data.order)
     }
-    data.late.foreach(SideOutputs.checkLate(_, input))
+    data.late.foreach(SideOutputs.checkLate(_, input.columns))
     Rows(df, input, data.late.map(_.id))
   }
 

@@ -1,5 +1,6 @@
 package org.apache.spark.sql.keystate.jvm
 
+import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
@@ -11,7 +12,7 @@ import org.apache.spark.sql.{DataFrame, Dataset}
 import keystate.errors.KeystateErrors
 import keystate.{OutputTag, SideWrite}
 import org.apache.spark.sql.keystate.operator.OperatorFunction
-import org.apache.spark.sql.keystate.plan.{KeyedProcess, LateOutput, OperatorInput}
+import org.apache.spark.sql.keystate.plan.{KeyedProcess, LateOutput}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
 /** The side outputs of a Dataset that a function made: the function's plan, with more columns. */
@@ -68,10 +69,10 @@ object SideOutputs {
   private def writeOne[T](side: SideWrite[T], batch: DataFrame, id: Long): Unit =
     side.function(only(batch, side.tag), id)
 
-  /** Throws if late rows of an input can't go to a side output. */
-  def checkLate(tag: OutputTag[_], input: OperatorInput): Unit = {
+  /** Throws if late rows of these columns can't go to a side output. */
+  def checkLate(tag: OutputTag[_], late: Seq[Attribute]): Unit = {
     def columns(struct: StructType) = struct.asNullable.map(f => (f.name, f.dataType))
-    val rows = DataTypeUtils.fromAttributes(input.columns)
+    val rows = DataTypeUtils.fromAttributes(late)
     val taken = Outputs.Side(tag).encoder.schema
     if (columns(taken) != columns(rows))
       throw KeystateErrors.declaration(

@@ -4,6 +4,7 @@ import org.json4s._
 import org.json4s.jackson.JsonMethods
 
 import org.apache.spark.sql.keystate.expression.{FixedBounds, SessionBounds, Windows}
+import org.apache.spark.sql.keystate.spec.SpecJson
 
 /** The declaration of aggregates of a keyed stream.
   *
@@ -27,12 +28,12 @@ private[keystate] object AggregateSpec {
 
   /** The declaration as Python writes it, of a side output only if it is read. */
   def fromJson(json: String): AggregateSpec = {
-    val declared = JsonMethods.parse(json)
-    def optional[T: Manifest](name: String) = (declared \ name).extractOpt[T]
+    val declared = new SpecJson("aggregates", JsonMethods.parse(json))
+    def optional[T: Manifest](name: String) = declared.field(name).extractOpt[T]
     AggregateSpec(
       optional[String]("name"),
       optional[Int]("maxParallelism"),
-      (declared \ "windows").toOption.filter(_ != JNull).map(windows),
+      declared.field("windows").toOption.filter(_ != JNull).map(windows),
       optional[String]("eventTime"),
       optional[String]("lateOutput").map(LateOutput(_, isRead = true))
     )

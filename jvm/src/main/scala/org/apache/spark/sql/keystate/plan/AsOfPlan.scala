@@ -1,8 +1,7 @@
 package org.apache.spark.sql.keystate.plan
 
 import org.apache.spark.sql.catalyst.expressions._
-import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan, Project}
-import org.apache.spark.sql.internal.SQLConf
+import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
 import org.apache.spark.sql.types._
 
 import keystate.errors.KeystateErrors
@@ -23,9 +22,10 @@ private[keystate] object AsOfPlan {
 private final class AsOfPlan(left: OperatorInput, right: OperatorInput, spec: AsOfSpec) {
   private val isStreaming = left.child.isStreaming
   private val ofStreams = isStreaming && right.child.isStreaming
-  private val leftTime = timeOf(left, spec.leftOn, "left")
-  private val rightTime = timeOf(right, spec.rightOn, "right")
-  private val deleted = spec.deleted.map(column(right, _, BooleanType))
+  private val lookedUp = new JoinedInput(right, "right")
+  private val leftTime = new JoinedInput(left, "left").time(spec.leftOn)
+  private val rightTime = lookedUp.time(spec.rightOn)
+  private val deleted = spec.deleted.map(lookedUp.column(_, BooleanType))
 
   /** The right columns of the output: not the key, which is the left row's, nor a time of one name. */
   private val shown: Seq[Attribute] = right.columns.filterNot { column =>
@@ -95,28 +95,6 @@ private final class AsOfPlan(left: OperatorInput, right: OperatorInput, spec: As
   /** How far results may be behind the watermark, in ms. */
   private def delay: Long = (spec.matching.tolerance.get + 999) / 1000
 
-  private def timeOf(input: OperatorInput, name: String, side: String): Attribute = {
-    val time = column(input, name, TimestampType)
-    if (input.child.isStreaming && !time.metadata.contains(EventTimeWatermark.delayKey))
-      throw KeystateErrors.declaration(
-        s"The $side time column '$name' has no watermark: call withWatermark on it before keying."
-      )
-    time
-  }
-
-  private def column(input: OperatorInput, name: String, of: DataType): Attribute = {
-    val found = input.columns.find(_.name == name).getOrElse {
-      throw KeystateErrors.declaration(
-        s"There is no column '$name' in ${input.columns.map(_.name).mkString("[", ", ", "]")}."
-      )
-    }
-    if (found.dataType != of)
-      throw KeystateErrors.declaration(
-        s"Column '$name' is of type ${found.dataType.sql}; an as-of join needs ${of.sql} there."
-      )
-    found
-  }
-
   private def check(): Unit = {
     def refuse(problem: String) = throw KeystateErrors.declaration(problem)
     if (!isStreaming && right.child.isStreaming)
@@ -126,16 +104,9 @@ private final class AsOfPlan(left: OperatorInput, right: OperatorInput, spec: As
         s"direction '${spec.matching.direction}' on streams needs a tolerance: without one a row " +
           "would wait for ever."
       )
-    val policy = SQLConf.get.getConf(SQLConf.STREAMING_MULTIPLE_WATERMARK_POLICY)
-    if (waits && policy.equalsIgnoreCase("max"))
-      refuse(
-        s"${SQLConf.STREAMING_MULTIPLE_WATERMARK_POLICY.key} is max: by it a left row would not " +
-          "wait for the slower stream. Set it to min."
-      )
+    if (waits) JoinedInput.checkPolicy()
     val names = left.columns.map(_.name) ++ shown.map(rightField(_).name)
-    names.diff(names.distinctBy(_.toLowerCase)).headOption.foreach { name =>
-      refuse(s"Two columns of the result are named '$name': give another suffix.")
-    }
+    JoinedInput.checkNames(names, "give another suffix")
   }
 
   private def rightField(column: Attribute): StructField = {

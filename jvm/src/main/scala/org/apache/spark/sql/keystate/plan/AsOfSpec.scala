@@ -4,6 +4,7 @@ import org.json4s._
 import org.json4s.jackson.JsonMethods
 
 import org.apache.spark.sql.keystate.expression.{AsOfDirection, AsOfMatching}
+import org.apache.spark.sql.keystate.spec.SpecJson
 
 /** The declaration of an as-of join.
   *
@@ -38,9 +39,9 @@ private[keystate] object AsOfSpec {
     * us.
     */
   def fromJson(json: String): AsOfSpec = {
-    val declared = JsonMethods.parse(json)
-    def told[T: Manifest](name: String) = (declared \ name).extract[T]
-    def optional[T: Manifest](name: String) = (declared \ name).extractOpt[T]
+    val declared = new SpecJson("an as-of join", JsonMethods.parse(json))
+    def told[T: Manifest](name: String) = declared.field(name).extract[T]
+    def optional[T: Manifest](name: String) = declared.field(name).extractOpt[T]
     val direction = told[String]("direction")
     AsOfSpec(
       optional[String]("name"),

@@ -125,6 +125,6 @@ private[keystate] object KeyedProcess {
   private def sameTypes(a: Seq[Expression], b: Seq[Expression]): Boolean =
     a.map(_.dataType.asNullable) == b.map(_.dataType.asNullable)
 
-  private def described(keys: Seq[Attribute]): String =
+  private[plan] def described(keys: Seq[Attribute]): String =
     keys.map(key => s"${key.name} ${key.dataType.sql}").mkString(", ")
 }

@@ -9,7 +9,7 @@ import keystate.errors.KeystateErrors
   * @param what
   *   the declared thing, for messages
   */
-private[spec] final class SpecJson(what: String, json: JValue) {
+private[keystate] final class SpecJson(what: String, json: JValue) {
 
   /** Throws if the field is missing; null means that there is no value. */
   def field(name: String): JValue = json \ name match {

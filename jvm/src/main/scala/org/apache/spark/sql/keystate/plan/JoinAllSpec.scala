@@ -1,0 +1,52 @@
+package org.apache.spark.sql.keystate.plan
+
+import org.json4s._
+import org.json4s.jackson.JsonMethods
+
+import org.apache.spark.sql.keystate.spec.SpecJson
+
+/** The declaration of a join of many streams.
+  *
+  * @param on
+  *   the column with the time of each stream's rows; None: that of the watermark
+  * @param within
+  *   how far the times of a result's rows may be apart, in us
+  * @param suffixes
+  *   for each stream what is added to the names of columns that an earlier one has too
+  * @param earliest
+  *   the name of a column for the earliest time of a result's rows, if there is one
+  * @param late
+  *   the side output for late rows, if there is one
+  */
+private[keystate] final case class JoinAllSpec(
+    name: Option[String],
+    maxParallelism: Option[Int],
+    on: Seq[Option[String]],
+    within: Long,
+    outer: Boolean,
+    suffixes: Seq[String],
+    earliest: Option[String],
+    late: Option[LateOutput]
+) {
+  def readsLate: Boolean = late.exists(_.isRead)
+}
+
+private[keystate] object JoinAllSpec {
+  private implicit val formats: Formats = DefaultFormats
+
+  /** The declaration as Python writes it, of a side output only if it is read. */
+  def fromJson(json: String): JoinAllSpec = {
+    val declared = new SpecJson("a join of many streams", JsonMethods.parse(json))
+    import declared.field
+    JoinAllSpec(
+      field("name").extractOpt[String],
+      field("maxParallelism").extractOpt[Int],
+      field("on").children.map(_.extractOpt[String]),
+      field("within").extract[Long],
+      field("outer").extract[Boolean],
+      field("suffixes").extract[Seq[String]],
+      field("earliest").extractOpt[String],
+      field("lateOutput").extractOpt[String].map(LateOutput(_, isRead = true))
+    )
+  }
+}

@@ -1,7 +1,6 @@
 package org.apache.spark.sql.keystate.expression
 
-import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.Attribute
 import org.apache.spark.sql.execution.metric.SQLMetric
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types._
@@ -47,8 +46,8 @@ private[keystate] final case class JoinAll(
 
   /** A subtask keeps the projections from task to task. */
   override def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionPass = {
-    val results = context.subtask.getOrOpen(new JoinedResults(this))(_ => true)
-    new JoinAllPass(this, results, rows, due, context)
+    val rowsOfKeys = context.subtask.getOrOpen(new JoinedRows(this))(_ => true)
+    new JoinAllPass(this, rowsOfKeys, rows, due, context)
   }
 
   /** The columns of a result. */
@@ -56,118 +55,37 @@ private[keystate] final case class JoinAll(
     val time = earliest.map(StructField(_, TimestampType))
     StructType(
       key.map(column => StructField(column.name, column.dataType, column.nullable)) ++ time ++
-        streams.flatMap(_.columns)
+        streams.flatMap(_.shown)
     )
   }
+
+  /** What is kept of a key: the rows of each stream by time, and of an outer join the time of the
+    * last row of each stream that was removed.
+    */
+  def stored: StructType = StructType(streams.zipWithIndex.map { case (stream, i) =>
+    StructField(JoinAll.rows(i), ArrayType(stream.stored))
+  } :+ StructField(JoinAll.Gone, ArrayType(TimestampType)))
 }
 
 /** A stream of a join.
   *
-  * @param own
-  *   its columns that are in the output
-  * @param names
-  *   their names there
+  * @param stored
+  *   what is stored of a row
   * @param time
-  *   which of them is the time, which is not in the struct; None if none is
+  *   the position of its time there
+  * @param names
+  *   the names that the first ones of its columns have in the output
   */
-private[keystate] final case class JoinedStream(
-    own: Seq[StructField],
-    names: Seq[String],
-    time: Option[Int]
-) {
-  def columns: Seq[StructField] = own.zip(names).map { case (column, name) =>
+private[keystate] final case class JoinedStream(stored: StructType, time: Int, names: Seq[String]) {
+  def shown: Seq[StructField] = stored.zip(names).map { case (column, name) =>
     column.copy(name = name)
   }
-
-  /** What is stored of a row besides its key and time. */
-  def stored: StructType = StructType(own.zipWithIndex.collect {
-    case (column, i) if !time.contains(i) => column
-  })
 }
 
 private[keystate] object JoinAll {
+  val StateName = "_rows"
 
-  /** The state with a stream's rows, by time and number. */
+  /** The field with a stream's rows. */
   def rows(stream: Int): String = s"_${stream + 1}"
-
-  val RowKey: StructType = new StructType().add("time", TimestampType).add("number", LongType)
-
-  /** The state with the time of each stream's last row that is gone, of an outer join. */
   val Gone = "_gone"
-
-  def goneType(streams: Int): StructType =
-    StructType(Seq.tabulate(streams)(i => StructField(rows(i), TimestampType)))
 }
-
-/** Makes results in the output columns of a join. One thread at a time. */
-private[expression] final class JoinedResults(join: JoinAll) extends AutoCloseable {
-  private val keyType =
-    StructType(join.key.map(column => StructField(column.name, column.dataType)))
-  private val n = join.streams.size
-
-  /** The key, the earliest time, and for each stream its row's time and what was stored of it. */
-  private val parts = new GenericInternalRow(2 + 2 * n)
-
-  private val columns: Seq[Expression] = {
-    val key = BoundReference(0, keyType, nullable = false)
-    val keys = keyType.indices.map(GetStructField(key, _))
-    val time = join.earliest.map(_ => BoundReference(1, TimestampType, nullable = true))
-    keys ++ time ++ join.streams.zipWithIndex.flatMap { case (stream, i) =>
-      val row = BoundReference(3 + 2 * i, stream.stored, nullable = true)
-      val fields = stream.stored.indices.map(GetStructField(row, _))
-      val time = BoundReference(2 + 2 * i, TimestampType, nullable = true)
-      stream.time.fold[Seq[Expression]](fields)(at => fields.patch(at, Seq(time), 0))
-    }
-  }
-  private def none = Literal(null, join.output)
-  private val made =
-    UnsafeProjection.create(if (join.late) Seq(CreateStruct(columns), none) else columns)
-  private lazy val madeLate = UnsafeProjection.create(Seq(none, CreateStruct(columns)))
-
-  /** @param rows
-    *   the row of each stream; null where there is none
-    */
-  def apply(key: UnsafeRow, rows: Array[TimedRow]): UnsafeRow = {
-    parts.update(0, key)
-    var earliest = Long.MaxValue
-    var i = 0
-    while (i < n) {
-      val row = rows(i)
-      if (row == null) {
-        parts.setNullAt(2 + 2 * i)
-        parts.setNullAt(3 + 2 * i)
-      } else {
-        parts.update(2 + 2 * i, row.time)
-        parts.update(3 + 2 * i, row.stored)
-        earliest = math.min(earliest, row.time)
-      }
-      i += 1
-    }
-    parts.update(1, earliest)
-    made(parts)
-  }
-
-  /** A row without a time, which is joined with none. */
-  def untimed(key: UnsafeRow, stream: Int, row: InternalRow): UnsafeRow = {
-    alone(key, stream, row)
-    made(parts)
-  }
-
-  def late(key: UnsafeRow, stream: Int, row: TimedRow): UnsafeRow = {
-    alone(key, stream, row.stored)
-    parts.update(1, row.time)
-    parts.update(2 + 2 * stream, row.time)
-    madeLate(parts)
-  }
-
-  private def alone(key: UnsafeRow, stream: Int, row: InternalRow): Unit = {
-    parts.update(0, key)
-    for (i <- 1 until parts.numFields) parts.setNullAt(i)
-    parts.update(3 + 2 * stream, row)
-  }
-
-  override def close(): Unit = ()
-}
-
-/** A row of a stream: its time in us, and what is stored of it. */
-private[expression] final class TimedRow(val time: Long, val stored: InternalRow)

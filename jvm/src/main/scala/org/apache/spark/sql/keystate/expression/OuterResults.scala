@@ -7,28 +7,20 @@ package org.apache.spark.sql.keystate.expression
   * the last row before it decides: where that is near enough to a result's latest row, the result is
   * part of one that has begun before.
   *
-  * @param rows
-  *   the rows of a key that are left, of each stream, by time
-  * @param before
-  *   the time of each stream's last row before them
+  * @param own
+  *   what is kept of a key; may change afterwards
   * @param until
   *   up to this time rows can't get more
   */
-private[expression] final class OuterResults(
-    rows: Array[Array[TimedRow]],
-    before: Array[Long],
-    within: Long,
-    until: Long
-) extends Iterator[Array[TimedRow]] {
-  private val streams = rows.indices
-  private val gone = before.clone()
+private[expression] final class OuterResults(own: KeyRows, within: Long, until: Long)
+    extends Iterator[Array[TimedRow]] {
+  private val streams = own.streams.indices
+  private val rows = own.streams.map(stream => stream.slice(0, stream.size))
+
+  /** The time of each stream's last row before those that are left. */
+  private val gone = own.gone.clone()
   private val position = new Array[Int](rows.length)
   private var current: Iterator[Array[TimedRow]] = Iterator.empty
-
-  /** The time of each stream's last row that can't get more. */
-  def goneAfter: Array[Long] = streams.map { i =>
-    rows(i).reverseIterator.map(_.time).find(_ <= until).getOrElse(before(i))
-  }.toArray
 
   override def hasNext: Boolean = {
     var first = 0

@@ -52,8 +52,4 @@ private[expression] final class TimedEntries(
   /** The first entries of a key, as long as they are wanted. */
   def firsts(group: Int, key: Array[Byte])(isWanted: Entry => Boolean): Seq[Entry] =
     scanning(group, GroupedKey.prefix(key))(_.takeWhile(isWanted).toVector)
-
-  /** The entries of a key in a span of time, with both ends. */
-  def between(group: Int, key: Array[Byte], from: Long, until: Long): Seq[Entry] =
-    scanning(group, entry(key, from))(_.takeWhile(found => time(found.key) <= until).toVector)
 }

@@ -37,19 +37,24 @@ private final class JoinAllPlan(inputs: Seq[OperatorInput], spec: JoinAllSpec) {
   }
   private val keys = inputs.head.keys
 
-  /** The columns of a result by their names: each one that is there already has a suffix. */
+  /** What is stored of each input: what is shown, and the time if it is a key. */
+  private val stored: Seq[Seq[Attribute]] = shown.zip(times).map { case (columns, time) =>
+    if (columns.exists(_.exprId == time.exprId)) columns else columns :+ time
+  }
+
+  /** A column whose name is there already has a suffix in the result. */
   private val streams: Seq[JoinedStream] = {
     var taken = (keys.map(_.name) ++ spec.earliest).map(_.toLowerCase).toSet
-    shown.zipWithIndex.map { case (columns, i) =>
-      val names = columns.map { column =>
+    stored.zipWithIndex.map { case (columns, i) =>
+      val names = shown(i).map { column =>
         val isTaken = taken(column.name.toLowerCase)
         if (isTaken) s"${column.name}${spec.suffixes(i)}" else column.name
       }
-      taken ++= columns.map(_.name.toLowerCase)
+      taken ++= shown(i).map(_.name.toLowerCase)
       JoinedStream(
-        columns.map(column => StructField(column.name, column.dataType)),
-        names,
-        Some(columns.indexWhere(_.exprId == times(i).exprId)).filter(_ >= 0)
+        StructType(columns.map(column => StructField(column.name, column.dataType))),
+        columns.indexWhere(_.exprId == times(i).exprId),
+        names
       )
     }
   }
@@ -74,44 +79,28 @@ private final class JoinAllPlan(inputs: Seq[OperatorInput], spec: JoinAllSpec) {
     val own = input.keys.zip(keys).map { case (key, first) =>
       Alias(key, first.name)(explicitMetadata = Some(Metadata.empty))
     }
-    val eventTime = spec.earliest.orElse(streams.head.time.map(streams.head.names))
+    val eventTime = spec.earliest.orElse(streams.head.names.lift(streams.head.time))
     val time =
       Alias(times(i), eventTime.getOrElse("_time"))(explicitMetadata = Some(times(i).metadata))
     val structs = streams.zipWithIndex.map { case (stream, j) =>
       val value =
         if (i != j) Literal(null, stream.stored)
-        else {
-          val columns = shown(i).filter(_.exprId != times(i).exprId)
-          CreateNamedStruct(stream.stored.zip(columns).flatMap { case (field, column) =>
-            Seq(Literal(field.name), column)
-          })
-        }
+        else
+          CreateNamedStruct(stored(i).flatMap(column => Seq(Literal(column.name), column)))
       Alias(value, JoinAll.rows(j))()
     }
     Project((own :+ Alias(Literal(i), "_input")() :+ time) ++ structs, input.child)
   }
 
   private def operator: OperatorSpec = {
-    val rows = streams.zipWithIndex.map { case (stream, i) =>
-      StateSpec(
-        JoinAll.rows(i),
-        StateKind.SortedMap,
-        "sorted map",
-        stream.stored,
-        Some(JoinAll.RowKey),
-        StoredOrder.Natural
-      )
-    }
-    val gone = Option.when(spec.outer) {
-      val times = JoinAll.goneType(streams.size)
-      StateSpec(JoinAll.Gone, StateKind.Value, "value", times, None, StoredOrder.Natural)
-    }
+    val rows =
+      StateSpec(JoinAll.StateName, StateKind.Value, "value", join.stored, None, StoredOrder.Natural)
     OperatorSpec(
       spec.name,
       spec.maxParallelism,
       if (isStreaming) TimeMode.EventTime else TimeMode.NoTime,
       timers = true,
-      rows ++ gone,
+      Seq(rows),
       sideOutputs = spec.readsLate,
       lateOutputs = if (spec.readsLate) Seq(Some(1)) else Nil,
       rowHandling = RowHandling(lateRows = spec.readsLate),

@@ -112,6 +112,7 @@ from keystate.state import (
 )
 from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream, broadcast
 from keystate.streams.connected import ConnectedStreams
+from keystate.streams.interval_join import IntervalJoin
 from keystate.streams.join_all import join_all
 from keystate.streams.keyed import KeyedStream, keyed
 from keystate.streams.plain import DataStream, stream
@@ -166,6 +167,7 @@ __all__ = [
     "FunctionInitializationContext",
     "FunctionSnapshotContext",
     "HashMapStateBackend",
+    "IntervalJoin",
     "KeyOrder",
     "KeyedBatch",
     "KeyedBatchFunction",

@@ -287,6 +287,117 @@ def test_a_stream_is_joined_with_itself(spark: Any) -> None:
     assert found == [("a", 1, 1), ("a", 2, 2), ("b", 3, 3)]
 
 
+#: Bounds in ms, whether each is exclusive, and how rows are joined.
+INTERVALS = [
+    (-300, 200, (False, False), "inner"),
+    (-300, 200, (True, True), "left"),
+    (100, 400, (False, True), "left"),
+    (-400, -100, (True, False), "left"),
+    (0, 0, (False, False), "left"),
+]
+
+
+def interval_of_sql(one: list[Row], two: list[Row], case: Any) -> list[tuple[Any, ...]]:
+    lower, upper, (above, below), how = case
+    sql = sqlite3.connect(":memory:")
+    for name, rows in (("a", one), ("b", two)):
+        sql.execute(f"CREATE TABLE {name} (id TEXT, n INTEGER, time INTEGER)")
+        sql.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", rows)
+    found = sql.execute(
+        f"SELECT a.id, a.n, b.n FROM a {how} JOIN b ON a.id IS b.id AND "
+        f"b.time - a.time {'>' if above else '>='} {lower} AND "
+        f"b.time - a.time {'<' if below else '<='} {upper}"
+    ).fetchall()
+    return sorted(found, key=repr)
+
+
+def interval(left: Any, right: Any, case: Any, **settings: Any) -> Any:
+    lower, upper, (above, below), how = case
+    join = keystate.keyed(left, "id").interval_join(keystate.keyed(right, "id"))
+    return join.between(
+        Time.milliseconds(lower),
+        Time.milliseconds(upper),
+        lower_exclusive=above,
+        upper_exclusive=below,
+        how=how,
+        suffix="_2",
+        **settings,
+    )
+
+
+@pytest.mark.parametrize("case", INTERVALS)
+def test_tables_are_joined_within_an_interval_as_sql_does(case: Any, spark: Any) -> None:
+    chance = random.Random(repr(case))
+    streams = [drawn(chance, 80, 0, 3000) for _ in range(2)]
+    left, right = (
+        spark.createDataFrame([(key, n, at(t)) for key, n, t in each], SCHEMA) for each in streams
+    )
+    joined = interval(left, right, case, on="time")
+    assert joined.columns == ["id", "n", "time", "n_2", "time_2"]
+    expected = interval_of_sql(*streams, case)
+    assert seen(joined.collect(), 2) == expected
+    assert sum(None not in row[1:] for row in expected) > 2
+
+
+@pytest.mark.turns
+@pytest.mark.parametrize("case", INTERVALS)
+@pytest.mark.parametrize(
+    ("backends", "checkpoints"), [(("hashmap", "rocksdb"), "1"), (("auto", "hashmap"), "2")]
+)
+def test_streams_are_joined_within_an_interval_as_sql_does(
+    case: Any,
+    backends: tuple[str, str],
+    checkpoints: str,
+    spark: Any,
+    stream: Callable[..., Any],
+    settings: Callable[..., None],
+) -> None:
+    """Over restarts with other partitions; windows behind lose nothing; nothing is left behind."""
+    chance = random.Random(repr((case, backends)))
+    settings(**{FORMAT: checkpoints})
+    fed = [stream(SCHEMA), stream(SCHEMA)]
+    streams: list[list[Row]] = [[], []]
+    found: list[Any] = []
+    begin = 5000
+    for partitions, backend in (("2", backends[0]), ("3", backends[1])):
+        settings(**{"spark.sql.shuffle.partitions": partitions, "spark.keystate.backend": backend})
+        for _ in range(3):
+            for rows, into in zip(streams, fed):
+                some = drawn(chance, 20, begin, 2000)
+                rows += some
+                cut = chance.randrange(1, 20)
+                for part in (some[:cut], some[cut:]):
+                    into.feed([(key, n, at(time)) for key, n, time in part])
+            begin += 1700
+        if partitions == "3":
+            for end in (END, 2 * END, 3 * END):
+                for into in fed:
+                    into.feed([("end", end, at(end))])
+        joined = interval(*(s.source().withWatermark("time", "2 seconds") for s in fed), case)
+        windows = keystate.keyed(joined, "id").window(TumblingEventTimeWindows.of(1000))
+        found += fed[0].run(lambda _, windows=windows: windows.aggregate(F.count("*").alias("n")))
+    times = {n: time for _, n, time in streams[0]}
+    expected: dict[Any, int] = {}
+    for key, n, _ in interval_of_sql(*streams, case):
+        window = (key, times[n] // 1000)
+        expected[window] = expected.get(window, 0) + 1
+    assert {
+        (row.id, int(row.window_start.timestamp())): row.n for row in found if row.id != "end"
+    } == expected
+    operators = keystate.admin.inspect(str(fed[0].checkpoint), spark=spark)["operators"]
+    [number] = [one["id"] for one in operators if "_rows" in repr(one)]
+    left = keystate.admin.read_state(spark, str(fed[0].checkpoint), state="_rows", operator=number)
+    assert {row.id for row in left.select("key.id").collect()} <= {"end"}
+
+
+def test_intervals_that_do_not_fit_are_refused(spark: Any) -> None:
+    table = spark.createDataFrame([], SCHEMA)
+    with pytest.raises(DeclarationError, match="nothing is between 200000 and 100000 us"):
+        interval(table, table, (200, 100, (False, False), "inner"))
+    with pytest.raises(DeclarationError, match="how must be one of left, inner"):
+        interval(table, table, (0, 100, (False, False), "outer"))
+
+
 @pytest.mark.parametrize(
     ("settings", "told"),
     [

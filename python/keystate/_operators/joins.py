@@ -20,7 +20,6 @@ from keystate.functions import OutputTag
 Direction = Literal["backward", "forward", "nearest"]
 How = Literal["left", "inner"]
 Wait = Literal["complete", "none"]
-HowAll = Literal["inner", "outer"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +64,9 @@ class AsOfOperator:
         """Raises DeclarationError if a setting is none, or the inputs don't fit."""
         for rows in (self.left, self.right):
             check_rows(rows, "a join as of a time")
-        _check_one_of("direction", self.matching.direction, ("backward", "forward", "nearest"))
-        _check_one_of("how", self.how, ("left", "inner"))
-        _check_one_of("wait", self.wait, ("complete", "none"))
+        check_one_of("direction", self.matching.direction, ("backward", "forward", "nearest"))
+        check_one_of("how", self.how, ("left", "inner"))
+        check_one_of("wait", self.wait, ("complete", "none"))
         tolerance = self.matching.tolerance
         if tolerance is not None and tolerance < 0:
             raise DeclarationError(f"the tolerance can't be negative, got {tolerance} us")
@@ -104,20 +103,24 @@ class AsOfOperator:
 
 @dataclass(frozen=True, kw_only=True)
 class JoinAllOperator:
-    """A join of many streams; :func:`keystate.join_all` says what its settings are.
+    """A join of streams by how far the times of their rows are apart.
+
+    :func:`keystate.join_all` says what its settings are, and :meth:`keystate.IntervalJoin.between`.
 
     Attributes:
         inputs: the streams.
         on: the column with the time of each stream's rows; ``None`` for the watermark's.
-        within: in us.
+        rule: how far the times of a result's rows may be apart; or, of two streams, how far the
+            second row's is after the first one's at least and at most. In us.
+        outer: whether results go out too that lack some streams' rows.
         suffixes: one for each stream.
         side_outputs: the side outputs that are read: at most that for late rows.
     """
 
     inputs: tuple[Input, ...]
     on: tuple[str | None, ...]
-    within: int
-    how: HowAll
+    rule: int | tuple[int, int]
+    outer: bool
     suffixes: tuple[str, ...]
     earliest: str | None
     late_output: OutputTag | None
@@ -127,10 +130,12 @@ class JoinAllOperator:
     def check(self) -> None:
         """Raises DeclarationError if a setting is none, or the inputs don't fit."""
         for rows in self.inputs:
-            check_rows(rows, "a join of many streams")
-        _check_one_of("how", self.how, ("inner", "outer"))
-        if self.within < 0:
-            raise DeclarationError(f"within can't be negative, got {self.within} us")
+            check_rows(rows, "a join in time")
+        if isinstance(self.rule, int):
+            if self.rule < 0:
+                raise DeclarationError(f"within can't be negative, got {self.rule} us")
+        elif self.rule[0] > self.rule[1]:
+            raise DeclarationError(f"nothing is between {self.rule[0]} and {self.rule[1]} us")
         for setting, each in (("on", self.on), ("suffixes", self.suffixes)):
             if len(each) != len(self.inputs):
                 raise DeclarationError(
@@ -150,8 +155,8 @@ class JoinAllOperator:
                 "name": self.name,
                 "maxParallelism": shared_parallelism(self.inputs, names),
                 "on": self.on,
-                "within": self.within,
-                "outer": self.how == "outer",
+                "rule": self.rule,
+                "outer": self.outer,
                 "suffixes": self.suffixes,
                 "earliest": self.earliest,
                 "lateOutput": late_output_name(self.side_outputs, self.late_output, there),
@@ -159,6 +164,7 @@ class JoinAllOperator:
         )
 
 
-def _check_one_of(setting: str, value: str, known: Sequence[str]) -> None:
+def check_one_of(setting: str, value: str, known: Sequence[str]) -> None:
+    """Raises DeclarationError if a setting has another value."""
     if value not in known:
         raise DeclarationError(f"{setting} must be one of {', '.join(known)}, got {value!r}")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
-from keystate._jvm import bridge
-from keystate._operators.definition import check_late_output
-from keystate._operators.joins import HowAll, JoinAllOperator
+from keystate._operators.joins import JoinAllOperator, check_one_of
 from keystate._operators.side_outputs import ResultDataFrame
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 from keystate.state import Time
+from keystate.streams.interval_join import joined
 from keystate.streams.keyed import KeyedStream
 from keystate.windows._window import millis
 
@@ -22,7 +21,7 @@ def join_all(
     *,
     within: datetime.timedelta | Time,
     on: str | Sequence[str] | None = None,
-    how: HowAll = "inner",
+    how: Literal["inner", "outer"] = "inner",
     suffixes: Sequence[str] | None = None,
     earliest: str | None = None,
     late_output: OutputTag | None = None,
@@ -62,17 +61,15 @@ def join_all(
         raise DeclarationError(f"join_all needs two streams or more, got {len(inputs)}")
     if suffixes is None:
         suffixes = ["", *(f"_{i}" for i in range(2, len(inputs) + 1))]
+    check_one_of("how", how, ("inner", "outer"))
     operator = JoinAllOperator(
         inputs=tuple(stream._input for stream in inputs),
         on=(on,) * len(inputs) if on is None or isinstance(on, str) else tuple(on),
-        within=1000 * millis(within, "within"),
-        how=how,
+        rule=1000 * millis(within, "within"),
+        outer=how == "outer",
         suffixes=tuple(suffixes),
         earliest=earliest,
         late_output=late_output,
         name=name,
     )
-    result = ResultDataFrame(operator, bridge.join_all)
-    if late_output is not None:
-        check_late_output(late_output, result.schema)
-    return result
+    return joined(operator)

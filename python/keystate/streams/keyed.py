@@ -41,6 +41,7 @@ from keystate.functions.type_variables import ROW
 from keystate.state import Time, TypeLike
 from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream
 from keystate.streams.connected import ConnectedStreams
+from keystate.streams.interval_join import IntervalJoin
 from keystate.streams.rows import RowStream
 from keystate.windows._assigners import GlobalWindows, WindowAssigner
 from keystate.windows._evictors import CountEvictor
@@ -347,6 +348,15 @@ class KeyedStream(RowStream[ROW]):
             name=name,
         )
         return ResultDataFrame(operator, bridge.join_asof)
+
+    def interval_join(self, other: KeyedStream[Any]) -> IntervalJoin:
+        """Joins rows by how far their times are apart, with Flink's names.
+
+        ``keyed(a, "id").interval_join(keyed(b, "id")).between(lower, upper)`` joins a row of the
+        first with those of the other that are `lower` to `upper` after it. The JVM joins, without a
+        Python worker. Both are streams, or both are batch DataFrames.
+        """
+        return IntervalJoin(self._input, other._input)
 
     def process_batches(
         self,

@@ -100,6 +100,30 @@ class JoinsSuite extends AnyFunSuite with SessionFixture {
     assert(refusal.getMessage.contains("no watermark"))
   }
 
+  test("within an interval, with and without a match") {
+    val (left, right) = (trades.toDS().keyed("key"), quotes.toDS().keyed("key"))
+    def joined(from: Long, to: Long, exclusive: Boolean, outer: Boolean) = left
+      .intervalJoin(right)
+      .between(
+        Duration.ofMillis(from),
+        Duration.ofMillis(to),
+        lowerExclusive = exclusive,
+        on = Seq("time", "time"),
+        outer = outer
+      )
+    assert(
+      joined(0, 100, exclusive = false, outer = false).columns.toSeq ==
+        Seq("key", "value", "time", "price", "time_right")
+    )
+    assert(
+      told(joined(0, 100, exclusive = false, outer = false)) ==
+        Seq(Row("a", 1L, 10L), Row("a", 2L, 11L), Row("b", 3L, 13L))
+    )
+    assert(told(joined(-10, 100, exclusive = true, outer = true)) == rows(10L, 11L, 13L, null))
+    val refusal = intercept[KeystateException](joined(5, 1, exclusive = false, outer = false))
+    assert(refusal.getMessage.contains("Nothing is between"))
+  }
+
   test("late elements of many go to a side output, with the result's columns") {
     def tables = Seq(trades, trades).map(_.toDS().keyed("key"))
     def joined(tag: OutputTag[_]) = tables.head.joinAll(

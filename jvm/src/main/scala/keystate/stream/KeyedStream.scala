@@ -165,7 +165,7 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
     forEach("suffixes", suffixes)
     val join = JoinAllSettings(
       if (on.isEmpty) all.map(_ => None) else on.map(Some(_)),
-      within,
+      Left(within),
       outer,
       if (suffixes.nonEmpty) suffixes else "" +: others.indices.map(i => s"_${i + 2}"),
       earliest,
@@ -173,6 +173,11 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
     )
     ScalaBridge.joinAll(all.map(_.keyedData(None)), join, settings.operator)
   }
+
+  /** Joins the elements of a key with those of another one by how far their times are apart, with
+    * Flink's names: `a.keyed("id").intervalJoin(b.keyed("id")).between(lower, upper)`.
+    */
+  def intervalJoin(other: KeyedRowStream[_]): IntervalJoined = new IntervalJoined(this, other)
 
   private[keystate] def aggregated(
       aggregates: Seq[Column],

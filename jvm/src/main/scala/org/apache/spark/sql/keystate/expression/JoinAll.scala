@@ -10,18 +10,15 @@ import org.apache.spark.sql.keystate.operator.{
 }
 import org.apache.spark.sql.keystate.state.DueTimers
 
-/** Joins the rows of a key of many streams whose times are near each other.
+/** Joins the rows of a key of many streams by their times.
   *
-  * A result has at most one row of each stream, and the latest one's time is at most `within` after
-  * the earliest one's. An inner join has the results with a row of each stream. An outer join has
-  * those that no row could be added to, the full disjunction: of two streams it is SQL's full outer
-  * join, and it does not depend on an order of the streams.
+  * A result has at most one row of each stream. An inner join has the results with a row of each. An
+  * outer join within a span of time has those that no row could be added to, the full disjunction: of
+  * two streams it is SQL's full outer join, and it does not depend on an order of the streams.
   *
   * The operator reads the key columns; then which stream a row is of, from 0 on, and the row's time
   * in us; then for each stream a struct with what is stored of its rows.
   *
-  * @param within
-  *   in us
   * @param earliest
   *   the name of the column for a result's earliest time, after the key; None if it has none
   * @param late
@@ -30,17 +27,13 @@ import org.apache.spark.sql.keystate.state.DueTimers
 private[keystate] final case class JoinAll(
     key: Seq[Attribute],
     streams: Seq[JoinedStream],
-    within: Long,
-    outer: Boolean,
+    rule: JoinRule,
     earliest: Option[String],
     late: Boolean
 ) extends OperatorFunction
     with FunctionRunner {
 
-  override def toString: String = {
-    val kind = if (outer) "outer" else "inner"
-    s"JoinAll(${streams.size} streams, $kind)"
-  }
+  override def toString: String = s"JoinAll(${streams.size} streams, $rule)"
 
   override def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): FunctionRunner = this
 

@@ -23,7 +23,7 @@ private[expression] final class JoinAllPass(
     due: DueTimers,
     context: OperatorTaskContext
 ) extends FunctionPass {
-  import join.within
+  import join.rule
 
   private val streams = join.streams.size
   private val isStreaming = context.batch.streaming
@@ -35,6 +35,13 @@ private[expression] final class JoinAllPass(
   private val widths = join.streams.map(_.stored.size).toArray
   private val streamAt = join.key.size
   private val keyOfTimer = new UnsafeRow(join.key.size)
+  private val reach = Array.tabulate(streams, streams)(rule.reach(_, _))
+
+  /** Where a row of the first stream says whether it was in a result; None if it does not say so. */
+  private val matched = rule match {
+    case Between(_, _, true) => Some(widths(0) - 1)
+    case _ => None
+  }
   private val lateUntil =
     if (join.late) context.lateWatermark.fold(Long.MinValue)(Micros.ofMillis) else Long.MinValue
 
@@ -53,7 +60,8 @@ private[expression] final class JoinAllPass(
     val stream = seen.getInt(streamAt)
     val stored = seen.getStruct(streamAt + 2 + stream, widths(stream))
     if (!joined.hasTime(stream, stored))
-      if (join.outer) Iterator.single(joined.untimed(key, stream, stored)) else Iterator.empty
+      if (showsAlone(stream)) Iterator.single(joined.untimed(key, stream, stored))
+      else Iterator.empty
     else {
       val own = joined.of(stream, stored)
       if (own.time <= lateUntil) Iterator.single(joined.late(key, stream, own))
@@ -79,17 +87,20 @@ private[expression] final class JoinAllPass(
     own
   }
 
+  /** Whether rows of a stream go out without others. */
+  private def showsAlone(stream: Int) = rule.isOuter && (matched.isEmpty || stream == 0)
+
   /** Adds a row. Returns the results that it makes whole; null if there are none. */
   private def add(stream: Int, row: TimedRow, key: KeyRows): Combinations = {
-    val (first, last) = (Micros.minus(row.time, within), Micros.plus(row.time, within))
-    def isThere(other: StreamRows) = {
-      val from = other.before(first)
-      from < other.size && other.rows(from).time <= last
-    }
     var isWhole = true
     var i = 0
     while (isWhole && i < streams) {
-      isWhole = i == stream || isThere(key.streams(i))
+      isWhole = i == stream || {
+        val (first, last) = reach(stream)(i)
+        val other = key.streams(i)
+        val from = other.before(Micros.plus(row.time, first))
+        from < other.size && other.rows(from).time <= Micros.plus(row.time, last)
+      }
       i += 1
     }
     key.streams(stream).add(row)
@@ -97,12 +108,15 @@ private[expression] final class JoinAllPass(
     if (!isWhole) null
     else {
       val found = Array.tabulate(streams) { i =>
-        val other = key.streams(i)
-        if (i == stream) Array(row) else other.slice(other.before(first), other.upTo(last))
+        if (i == stream) Array(row) else near(row.time, reach(stream)(i), key.streams(i))
       }
-      new Combinations(found, within, Long.MinValue)
+      for (at <- matched; first <- found(0)) first.stored.setBoolean(at, true)
+      new Combinations(found, rule.span, Long.MinValue)
     }
   }
+
+  private def near(time: Long, reach: (Long, Long), other: StreamRows) =
+    other.slice(other.before(Micros.plus(time, reach._1)), other.upTo(Micros.plus(time, reach._2)))
 
   private def writeAll(): Unit = {
     held.values.forEach(write)
@@ -114,7 +128,7 @@ private[expression] final class JoinAllPass(
   private def write(own: KeyRows): Unit = {
     if (!own.isEmpty) entries.put(own.group, own.bytes, joined.write(own))
     else if (own.isStored) entries.remove(own.group, own.bytes)
-    val next = if (isStreaming || join.outer) own.next(within) else Long.MaxValue
+    val next = if (isStreaming || rule.isOuter) own.next(rule) else Long.MaxValue
     if (next != own.timer) {
       setTimer(own, own.timer, wanted = false)
       setTimer(own, next, wanted = true)
@@ -132,30 +146,41 @@ private[expression] final class JoinAllPass(
   }
 
   /** Removes the rows of a timer's key that nothing can be added to any more. Returns the results of
-    * an outer join whose first rows they are.
+    * an outer join that have them.
     */
   private def fire(timer: Timer): Iterator[Array[TimedRow]] =
     if (!context.timers.get.take(timer)) Iterator.empty
     else {
-      val until =
-        Micros.minus(Micros.ofMillis(context.watermark.getOrElse(Long.MinValue)), within)
-      val own =
-        joined.read(timer.key, timer.group, entries.get(timer.group, timer.key))
+      val watermark = Micros.ofMillis(context.watermark.getOrElse(Long.MinValue))
+      val own = joined.read(timer.key, timer.group, entries.get(timer.group, timer.key))
       own.timer = Long.MaxValue // this one
-      val found =
-        if (join.outer) new OuterResults(own, within, until) else Iterator.empty[Array[TimedRow]]
-      own.streams.indices.foreach { i =>
-        val stream = own.streams(i)
-        val count = stream.upTo(until)
-        if (count > 0) {
-          if (join.outer) own.gone(i) = stream.rows(count - 1).time
-          stream.removeFirst(count)
-        }
-        if (own.gone(i) <= Micros.minus(until, within)) own.gone(i) = Long.MinValue
+      val found = rule match {
+        case Within(within, true) => new OuterResults(own, within, Micros.minus(watermark, within))
+        case Between(_, upper, true) => unmatched(own.streams(0), Micros.minus(watermark, upper))
+        case _ => Iterator.empty[Array[TimedRow]]
       }
+      own.streams.indices.foreach(removeUntil(own, _, watermark))
       write(own)
       found
     }
+
+  private def unmatched(first: StreamRows, until: Long): Iterator[Array[TimedRow]] =
+    first.slice(0, first.upTo(until)).iterator.collect {
+      case row if !row.stored.getBoolean(matched.get) => Array(row, null)
+    }
+
+  private def removeUntil(own: KeyRows, i: Int, watermark: Long): Unit = {
+    val stream = own.streams(i)
+    val until = Micros.minus(watermark, rule.keep(i))
+    val count = stream.upTo(until)
+    rule match {
+      case Within(within, true) =>
+        if (count > 0) own.gone(i) = stream.rows(count - 1).time
+        if (own.gone(i) <= Micros.minus(until, within)) own.gone(i) = Long.MinValue
+      case _ => own.gone(i) = Long.MinValue
+    }
+    if (count > 0) stream.removeFirst(count)
+  }
 }
 
 private object JoinAllPass {

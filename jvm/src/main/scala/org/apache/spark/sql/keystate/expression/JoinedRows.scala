@@ -57,7 +57,7 @@ private[expression] final class JoinedRows(join: JoinAll) extends AutoCloseable 
       if (!isStored || read.isNullAt(n)) Array.fill(n)(Long.MinValue) else gone(read.getArray(n))
     )
     own.isStored = isStored
-    own.timer = if (isStored) own.next(join.within) else Long.MaxValue
+    own.timer = if (isStored) own.next(join.rule) else Long.MaxValue
     own
   }
 

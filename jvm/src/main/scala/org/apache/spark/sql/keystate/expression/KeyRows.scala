@@ -63,13 +63,13 @@ private[expression] final class KeyRows(
   def isEmpty: Boolean = streams.forall(_.size == 0) && gone.forall(_ == Long.MinValue)
 
   /** When something of it can be removed. */
-  def next(within: Long): Long = {
+  def next(rule: JoinRule): Long = {
     var next = Long.MaxValue
     for (i <- streams.indices) {
       if (streams(i).size > 0)
-        next = math.min(next, Micros.plus(streams(i).rows(0).time, within))
+        next = math.min(next, Micros.plus(streams(i).rows(0).time, rule.keep(i)))
       if (gone(i) > Long.MinValue)
-        next = math.min(next, Micros.plus(Micros.plus(gone(i), within), within))
+        next = math.min(next, Micros.plus(Micros.plus(gone(i), rule.span), rule.span))
     }
     next
   }

@@ -2,11 +2,14 @@ package org.apache.spark.sql.keystate.expression
 
 /** Times in us, and those of timers, in ms. Sums end at the least and the greatest number. */
 private[expression] object Micros {
-  def plus(time: Long, span: Long): Long =
-    if (time > Long.MaxValue - span) Long.MaxValue else time + span
+  def plus(time: Long, span: Long): Long = {
+    val sum = time + span
+    if (((time ^ sum) & (span ^ sum)) >= 0) sum
+    else if (time < 0) Long.MinValue
+    else Long.MaxValue
+  }
 
-  def minus(time: Long, span: Long): Long =
-    if (time < Long.MinValue + span) Long.MinValue else time - span
+  def minus(time: Long, span: Long): Long = plus(time, -span)
 
   /** The first ms at which a time in us has passed. */
   def millis(micros: Long): Long = Math.floorDiv(micros, 1000L) +

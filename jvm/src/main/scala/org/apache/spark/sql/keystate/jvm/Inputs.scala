@@ -125,8 +125,11 @@ final case class AsOfSettings(
   *
   * @param on
   *   the column with the time of each one's elements; None: that of the watermark
-  * @param within
-  *   how far the times of a result's elements may be apart
+  * @param bounds
+  *   how far the times of a result's elements may be apart; or how far the second one's is after the
+  *   first one's, in us
+  * @param outer
+  *   whether results go out too that lack elements
   * @param suffixes
   *   for each Dataset what is added to the names of columns that an earlier one has too
   * @param earliest
@@ -136,7 +139,7 @@ final case class AsOfSettings(
   */
 final case class JoinAllSettings(
     on: Seq[Option[String]],
-    within: Duration,
+    bounds: Either[Duration, (Long, Long)],
     outer: Boolean,
     suffixes: Seq[String],
     earliest: Option[String],

@@ -15,7 +15,7 @@ import keystate.errors.{KeystateErrors, KeystateException}
 import keystate.{RichFunction, TypeInformation}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.expression.{
-  AsOfDirection, AsOfMatching, FixedBounds, SessionBounds, Windows
+  AsOfDirection, AsOfMatching, Between, FixedBounds, SessionBounds, Windows, Within
 }
 import org.apache.spark.sql.keystate.jvm.state.JvmStateSpec
 import org.apache.spark.sql.keystate.operator.InputRole
@@ -163,8 +163,10 @@ object ScalaBridge {
       settings.name,
       settings.maxParallelism,
       join.on,
-      join.within.toNanos / 1000,
-      join.outer,
+      join.bounds match {
+        case Left(within) => Within(within.toNanos / 1000, join.outer)
+        case Right((lower, upper)) => Between(lower, upper, join.outer)
+      },
       join.suffixes,
       join.earliest,
       join.late.map(tag => LateOutput(tag.id, isRead = false))

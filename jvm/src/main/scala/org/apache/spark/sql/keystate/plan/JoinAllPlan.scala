@@ -7,7 +7,7 @@ import org.apache.spark.sql.types._
 
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.StoredOrder
-import org.apache.spark.sql.keystate.expression.{JoinAll, JoinedStream}
+import org.apache.spark.sql.keystate.expression.{Between, JoinAll, JoinedStream}
 import org.apache.spark.sql.keystate.operator.InputRows
 import org.apache.spark.sql.keystate.spec.{
   OperatorSpec, RowHandling, StateKind, StateSpec, TimeMode
@@ -36,11 +36,18 @@ private final class JoinAllPlan(inputs: Seq[OperatorInput], spec: JoinAllSpec) {
     input.columns.filterNot(column => input.keys.exists(_.exprId == column.exprId))
   }
   private val keys = inputs.head.keys
+  private def marksMatches = spec.rule match {
+    case Between(_, _, isOuter) => isOuter
+    case _ => false
+  }
+  private def unmatched = Alias(Literal(false), Between.Matched)()
 
   /** What is stored of each input: what is shown, and the time if it is a key. */
-  private val stored: Seq[Seq[Attribute]] = shown.zip(times).map { case (columns, time) =>
-    if (columns.exists(_.exprId == time.exprId)) columns else columns :+ time
-  }
+  private val stored: Seq[Seq[NamedExpression]] =
+    shown.zip(times).zipWithIndex.map { case ((columns, time), i) =>
+      val hidden = if (columns.exists(_.exprId == time.exprId)) Nil else Seq(time)
+      columns ++ hidden ++ Option.when(i == 0 && marksMatches)(unmatched)
+    }
 
   /** A column whose name is there already has a suffix in the result. */
   private val streams: Seq[JoinedStream] = {
@@ -59,7 +66,7 @@ private final class JoinAllPlan(inputs: Seq[OperatorInput], spec: JoinAllSpec) {
     }
   }
 
-  private val join = JoinAll(keys, streams, spec.within, spec.outer, spec.earliest, spec.readsLate)
+  private val join = JoinAll(keys, streams, spec.rule, spec.earliest, spec.readsLate)
 
   def plan: LogicalPlan = {
     check()
@@ -86,7 +93,10 @@ private final class JoinAllPlan(inputs: Seq[OperatorInput], spec: JoinAllSpec) {
       val value =
         if (i != j) Literal(null, stream.stored)
         else
-          CreateNamedStruct(stored(i).flatMap(column => Seq(Literal(column.name), column)))
+          CreateNamedStruct(stored(i).flatMap {
+            case made: Alias => Seq(Literal(made.name), made.child)
+            case column => Seq(Literal(column.name), column)
+          })
       Alias(value, JoinAll.rows(j))()
     }
     Project((own :+ Alias(Literal(i), "_input")() :+ time) ++ structs, input.child)
@@ -104,7 +114,7 @@ private final class JoinAllPlan(inputs: Seq[OperatorInput], spec: JoinAllSpec) {
       sideOutputs = spec.readsLate,
       lateOutputs = if (spec.readsLate) Seq(Some(1)) else Nil,
       rowHandling = RowHandling(lateRows = spec.readsLate),
-      outputDelay = if (isStreaming) (spec.within + 999) / 1000 else 0
+      outputDelay = if (isStreaming) (spec.rule.delay + 999) / 1000 else 0
     )
   }
 

@@ -3,14 +3,13 @@ package org.apache.spark.sql.keystate.plan
 import org.json4s._
 import org.json4s.jackson.JsonMethods
 
+import org.apache.spark.sql.keystate.expression.{Between, JoinRule, Within}
 import org.apache.spark.sql.keystate.spec.SpecJson
 
 /** The declaration of a join of many streams.
   *
   * @param on
   *   the column with the time of each stream's rows; None: that of the watermark
-  * @param within
-  *   how far the times of a result's rows may be apart, in us
   * @param suffixes
   *   for each stream what is added to the names of columns that an earlier one has too
   * @param earliest
@@ -22,8 +21,7 @@ private[keystate] final case class JoinAllSpec(
     name: Option[String],
     maxParallelism: Option[Int],
     on: Seq[Option[String]],
-    within: Long,
-    outer: Boolean,
+    rule: JoinRule,
     suffixes: Seq[String],
     earliest: Option[String],
     late: Option[LateOutput]
@@ -42,11 +40,18 @@ private[keystate] object JoinAllSpec {
       field("name").extractOpt[String],
       field("maxParallelism").extractOpt[Int],
       field("on").children.map(_.extractOpt[String]),
-      field("within").extract[Long],
-      field("outer").extract[Boolean],
+      rule(field("rule"), field("outer").extract[Boolean]),
       field("suffixes").extract[Seq[String]],
       field("earliest").extractOpt[String],
       field("lateOutput").extractOpt[String].map(LateOutput(_, isRead = true))
     )
+  }
+
+  /** The times are in us. */
+  private def rule(json: JValue, outer: Boolean): JoinRule = json match {
+    case JInt(within) => Within(within.toLong, outer)
+    case bounds =>
+      val Seq(lower, upper) = bounds.extract[Seq[Long]]: @unchecked
+      Between(lower, upper, outer)
   }
 }

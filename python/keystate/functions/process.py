@@ -31,8 +31,7 @@ class SinkFunction(Function, ABC, Generic[IN]):
     """Takes rows out of the query.
 
     A micro-batch that failed runs again, so a row can come more than once. To write each row only
-    once, write rows by an id, or keep rows until :class:`CheckpointListener` reports that their
-    batch is committed.
+    once, write rows by an id, or be a :class:`keystate.sinks.TwoPhaseCommitSink`.
     """
 
     @abstractmethod

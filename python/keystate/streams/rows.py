@@ -15,9 +15,11 @@ from keystate._operators.given import given
 from keystate._operators.side_outputs import ResultDataFrame, Write
 from keystate._operators.typed import output_schema_of
 from keystate._worker.calls.function_spec import FunctionSpec, Style
+from keystate._worker.calls.two_phase import CommittingFunction
 from keystate.errors import DeclarationError
 from keystate.functions import FilterFunction, FlatMapFunction, MapFunction, OutputTag, SinkFunction
 from keystate.functions.dead_letters import OnError, policy_of
+from keystate.functions.two_phase import TwoPhaseCommitSink
 from keystate.functions.type_variables import ROW
 from keystate.state import TypeLike
 
@@ -114,7 +116,7 @@ class RowStream(Generic[ROW]):
 
     def add_sink(
         self,
-        fn: SinkFunction[ROW] | Callable[..., None],
+        fn: SinkFunction[ROW] | TwoPhaseCommitSink[ROW, Any] | Callable[..., None],
         *,
         name: str | None = None,
         time_mode: str | None = None,
@@ -124,8 +126,8 @@ class RowStream(Generic[ROW]):
         """Ends in a function that takes the rows.
 
         Args:
-            fn: a :class:`~keystate.functions.SinkFunction`, or a callable with the arguments of its
-                ``invoke``.
+            fn: a :class:`~keystate.functions.SinkFunction`, a callable with the arguments of its
+                ``invoke``, or a :class:`~keystate.sinks.TwoPhaseCommitSink`.
             name: the operator's name, in messages and in savepoints.
             time_mode: as for :meth:`flat_map`.
             on_error: as for :meth:`flat_map`. Effects of the function outside Spark are not undone.
@@ -142,6 +144,13 @@ class RowStream(Generic[ROW]):
             raise DeclarationError(
                 "add_sink() needs a stream; write a batch DataFrame with df.write"
             )
+        if isinstance(fn, TwoPhaseCommitSink):
+            if on_error != "fail":
+                raise DeclarationError(
+                    "a TwoPhaseCommitSink has no dead letters: what it wrote of a row that fails "
+                    "would be committed"
+                )
+            fn = CommittingFunction(fn)
         function_spec = make_function_spec(fn, SinkFunction, "invoke", Style.SINK)
         written = self._apply(function_spec, _NOTHING, name, time_mode, on_error)
         if write_dead_letters is None:

@@ -4,6 +4,7 @@ import org.apache.spark.sql.streaming.DataStreamWriter
 import org.apache.spark.sql.{Column, Dataset}
 
 import keystate.errors.KeystateErrors
+import keystate.sinks.{CommittingFunction, TwoPhaseCommitSink}
 import keystate.{
   Collector, DeadLetters, FilterFunction, FlatMapFunction, MapFunction, OutputTag, ProcessFunction,
   RichFunction, SinkFunction, TypeInformation
@@ -85,6 +86,10 @@ abstract class RowStream[T] private[keystate] (
       throw KeystateErrors.declaration("There are no dead letters of a sink: leave out onError.")
     applied(new SinkAdapter(function)).writeStream.format("noop").outputMode("append")
   }
+
+  /** Writes to a sink that prepares with each micro-batch, and commits once that counts. */
+  def addSink(sink: TwoPhaseCommitSink[T, _]): DataStreamWriter[_] =
+    addSink(new CommittingFunction(sink))
 
   /** Writes to a function without state that takes each element. */
   def addSink(function: T => Unit): DataStreamWriter[_] = addSink(new SinkFunction[T] {

@@ -147,6 +147,15 @@ private[keystate] object CheckpointOwner extends Logging {
     }
   }
 
+  /** Names this driver's place among the owners: owners of one checkpoint differ by their number,
+    * after the last `-`, and a later one has a higher number. None if this driver holds nothing
+    * there.
+    */
+  def placeOf(checkpoint: Path): Option[String] = Option(claimOf(checkpoint)).collect {
+    case held: Held =>
+      f"${CheckpointFiles.plainPlace(checkpoint).toString.hashCode}%08x-${held.number}"
+  }
+
   private def lastOf(batches: Seq[Long]): Long = batches.lastOption.getOrElse(-1L)
 
   private def ownersOf(checkpoint: Path, conf: Configuration) =

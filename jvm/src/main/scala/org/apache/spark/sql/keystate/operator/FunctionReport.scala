@@ -9,6 +9,16 @@ private[operator] final class FunctionReport extends OperatorReport[StreamSubtas
   override protected def begin(subtask: StreamSubtask, tell: MetricValues => Unit): SubtaskReport =
     () => tell(subtask.task.metrics)
 
+  /** What a sink has prepared is committed when the next micro-batch begins. */
+  override def wantsBatch: Boolean =
+    told.values.exists(_.sums.getOrElse(FunctionReport.Prepared, 0L) > 0)
+
   override def metrics(progress: StateOperatorProgress): Map[String, Long] =
     told.values.foldLeft(MetricValues.Empty)(_ merge _).all
+}
+
+private[keystate] object FunctionReport {
+
+  /** The metric that counts what a sink of two phases prepared in a micro-batch. */
+  final val Prepared = "transactionsPrepared"
 }

@@ -218,6 +218,9 @@ lazy val jvm = project
     scmInfo := homepage.value.map(place => ScmInfo(place, s"scm:git:$place.git")),
     pomExtra := <developers><developer><name>The Keystate authors</name></developer></developers>,
     Compile / doc / scalacOptions -= "-Werror",
+    // Users of the Kafka sink bring it, with Spark's package for Kafka.
+    libraryDependencies +=
+      ("org.apache.kafka" % "kafka-clients" % versions("kafka") % Provided).intransitive(),
     // Spark's own suites, which a state store provider has to pass.
     libraryDependencies ++=
       versions.get(s"suites$sparkLine").toSeq.flatMap { release =>

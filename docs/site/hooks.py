@@ -42,6 +42,7 @@ REFERENCE = {
     "state": ("State", ["state"]),
     "ttl": ("Time to live", ["state.ttl"]),
     "sources": ("Sources", ["sources"]),
+    "sinks": ("Sinks", ["functions.two_phase", "kafka"]),
     "runtime": ("Metrics and context", ["functions.runtime", "functions.metrics", "tracing"]),
     "backends": ("Backends", ["backends"]),
     "admin": (

@@ -98,6 +98,8 @@ object ErrorCode {
   val ReservedName: ErrorCode = of("KEYSTATE_RESERVED_NAME")
   val ResultType: ErrorCode = of("KEYSTATE_RESULT_TYPE")
   val SavepointExists: ErrorCode = of("KEYSTATE_SAVEPOINT_EXISTS")
+  val SinkAhead: ErrorCode = of("KEYSTATE_SINK_AHEAD")
+  val SinkFailed: ErrorCode = of("KEYSTATE_SINK_FAILED")
   val SourceChanged: ErrorCode = of("KEYSTATE_SOURCE_CHANGED")
   val SourceColumns: ErrorCode = of("KEYSTATE_SOURCE_COLUMNS")
   val SourceDied: ErrorCode = of("KEYSTATE_SOURCE_DIED")

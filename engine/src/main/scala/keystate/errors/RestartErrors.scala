@@ -202,4 +202,26 @@ private[errors] trait RestartErrors {
       "rescaled the query. Stop the other driver, and start this query again: it then goes on from " +
       "what was committed, with the number of partitions that it is started with."
   )
+
+  /** @param id
+    *   the transactional id
+    */
+  def sinkAhead(id: String, published: Long, batch: Long): KeystateException = SinkAhead.error(
+    s"Kafka has results up to micro-batch $published under the transactional id '$id', but this " +
+      s"checkpoint is at micro-batch $batch: it was restored from before, or another query has " +
+      "this sinkId. Go on from the checkpoint that published them; or give the sink another " +
+      "option 'sinkId', and the results since then come again."
+  )
+
+  def sinkFailed(sink: String, cause: Throwable): KeystateException = SinkFailed.error(
+    s"The sink '$sink' could not publish a committed micro-batch: ${cause.getMessage} " +
+      s"(${cause.getClass.getSimpleName}). Its rows are staged in the checkpoint: start the query " +
+      "again, which publishes them first.",
+    cause
+  )
+
+  def stagedFileGone(file: String, batch: Long): KeystateException = MissingFile.error(
+    s"$file is not there, which has results of micro-batch $batch that were not published. Restore " +
+      "it from a copy."
+  )
 }

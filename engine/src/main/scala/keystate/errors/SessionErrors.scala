@@ -40,4 +40,14 @@ private[errors] trait SessionErrors {
     s"The Python package does not say '$field' of $what, which this jar needs: they are of different " +
       "releases. Install the same version of both."
   )
+
+  def sinkNotConfigured(sink: String): KeystateException = ExtensionMissing.error(
+    s"The sink '$sink' needs a session that keystate.configure(SparkSession.builder) has built, and " +
+      "Keystate's state store provider: it commits with Spark's commit log."
+  )
+
+  def sinkNeedsBatches(sink: String, mode: String): KeystateException = Declaration.error(
+    s"The sink '$sink' can't be used with $mode: it commits with whole micro-batches. Use another " +
+      "trigger, or without it."
+  )
 }

@@ -5,7 +5,7 @@ import org.apache.hadoop.fs.Path
 
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 
-import org.apache.spark.sql.keystate.files.OwnedCheckpointFileManager
+import org.apache.spark.sql.keystate.files.{CommitNotes, OwnedCheckpointFileManager}
 import org.apache.spark.sql.keystate.operator.BeforeCommit
 
 /** For the setting `spark.sql.streaming.checkpointFileManagerClass`. Spark also uses it for the
@@ -22,10 +22,13 @@ class KeystateCheckpointFileManager(path: Path, conf: Configuration)
       file: Path,
       overwriteIfPossible: Boolean
   ): CancellableFSDataOutputStream = {
-    for (
-      log <- Option(file.getParent) if log.getName == "commits"; batch <- file.getName.toLongOption
-    )
-      BeforeCommit.run(log.getParent, batch)
-    super.createAtomic(file, overwriteIfPossible)
+    val entry = Option(file.getParent).filter(_.getName == "commits").flatMap { log =>
+      file.getName.toLongOption.map(log.getParent -> _)
+    }
+    entry.foreach { case (checkpoint, batch) => BeforeCommit.run(checkpoint, batch) }
+    val out = super.createAtomic(file, overwriteIfPossible)
+    entry
+      .flatMap { case (checkpoint, batch) => CommitNotes.take(checkpoint, batch) }
+      .fold(out)(CommitNotes.writing(_, out))
   }
 }

@@ -56,7 +56,7 @@ private[keystate] object QueryLogs {
 
   /** The entries of one log. */
   sealed abstract class Entries[T <: AnyRef](folder: Path, conf: Configuration) {
-    private lazy val files = CheckpointFiles.ofRun(folder, conf)
+    protected lazy val files: CheckpointFileManager = CheckpointFiles.ofRun(folder, conf)
 
     /** The micro-batches that have an entry, ascending. */
     def batches: Seq[Long] = listed.map(_._1).sorted
@@ -167,8 +167,24 @@ private[keystate] object QueryLogs {
   final class CommitEntries(folder: Path, conf: Configuration)
       extends Entries[LogEntries.Commit](folder, conf) {
 
-    def replace(session: SparkSession, batch: Long, entry: LogEntries.Commit): Unit =
-      write(batch)(LogEntries.writeCommit(session, folder, entry, _))
+    /** The note stays, or is that of the log that the entry is from. */
+    def replace(
+        session: SparkSession,
+        batch: Long,
+        entry: LogEntries.Commit,
+        from: CommitEntries = this
+    ): Unit = {
+      val kept = from.note(batch)
+      write(batch) { out =>
+        LogEntries.writeCommit(session, folder, entry, out)
+        kept.foreach(text => out.write(CommitNotes.line(text)))
+      }
+    }
+
+    /** What a sink noted with the micro-batch, see [[CommitNotes]]. */
+    def note(batch: Long): Option[String] = naming(batch) {
+      CheckpointFiles.readIfThere(files, file(batch)).flatMap(CommitNotes.noteOf)
+    }
 
     /** Spark itself takes an entry that ends after its first line for one without ids and watermark.
       */

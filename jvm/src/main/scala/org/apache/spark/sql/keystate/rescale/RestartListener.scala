@@ -11,14 +11,16 @@ import org.apache.hadoop.fs.Path
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan
 import org.apache.spark.sql.classic.SparkSession
-import org.apache.spark.sql.execution.streaming.runtime.StreamExecution
+import org.apache.spark.sql.execution.streaming.runtime.{
+  AsyncProgressTrackingMicroBatchExecution, MicroBatchExecution, StreamExecution
+}
 import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.streaming.StreamingQueryListener
 import org.apache.spark.sql.streaming.StreamingQueryListener._
 
 import keystate.config.Settings
 import keystate.errors.{KeystateErrors, KeystateException}
-import org.apache.spark.sql.keystate.files.CheckpointOwner
+import org.apache.spark.sql.keystate.files.{CheckpointOwner, CommittingSink}
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
 import org.apache.spark.sql.keystate.shim.{RealTimeMode, StatefulPlanShim}
 import org.apache.spark.sql.keystate.store.StoreConfig
@@ -35,6 +37,8 @@ import org.apache.spark.sql.keystate.store.StoreConfig
   * (`SharedState.activeStreamingQueries`), each from before its thread starts. Spark only logs a
   * listener's exceptions. So a failure is kept with the checkpoint, and fails the query when it is
   * planned or writes its log.
+  *
+  * A [[CommittingSink]] begins here too.
   */
 class RestartListener extends StreamingQueryListener with Logging {
   import RestartListener._
@@ -62,6 +66,10 @@ class RestartListener extends StreamingQueryListener with Logging {
       // A query on another provider is left to Spark.
       if (provider == Settings.ProviderClass) {
         CheckpointOwner.take(checkpoint, session.sessionState.newHadoopConf(), nameOf(query.runId))
+        // Sinks name by it what they write. All of the run's jobs are started by this thread.
+        CheckpointOwner
+          .placeOf(checkpoint)
+          .foreach(session.sparkContext.setLocalProperty("keystate.owner", _))
         // The owner before may have written its log until now, so it is read again.
         val rescaling = rescalingNow
         val wanted = if (enabled(conf)) partitions(conf) else None
@@ -78,6 +86,12 @@ class RestartListener extends StreamingQueryListener with Logging {
           // is used.
           case NonFatal(e) if !wanted.exists(rescaling.changesTo) =>
             logWarning(s"Could not look for the number of partitions in $checkpoint", e)
+        }
+        query.sink match {
+          case sink: CommittingSink =>
+            checkBatches(query, query.sink.name)
+            sink.begin(checkpoint, s"${query.id}")
+          case _ =>
         }
       }
     } catch {
@@ -104,6 +118,20 @@ class RestartListener extends StreamingQueryListener with Logging {
 private[keystate] object RestartListener {
 
   private def nameOf(run: UUID) = s"query run $run"
+
+  /** Throws where a micro-batch's entry in the commit log is not written on the query's own thread,
+    * at its end.
+    */
+  private def checkBatches(query: StreamExecution, sink: String): Unit = {
+    val unfit = query match {
+      case _: AsyncProgressTrackingMicroBatchExecution => Some("asynchronous progress tracking")
+      case _: MicroBatchExecution if RealTimeMode.isTrigger(query.trigger) =>
+        Some("real-time mode")
+      case _: MicroBatchExecution => None
+      case _ => Some("continuous processing")
+    }
+    unfit.foreach(mode => throw KeystateErrors.sinkNeedsBatches(sink, mode))
+  }
 
   private def isKeystates(plan: LogicalPlan) = plan.isInstanceOf[StatefulPlanShim]
 

@@ -22,8 +22,8 @@ import keystate.files.{Concurrently, StoreLocation}
 import keystate.version.{FileSource, InlineSource, Manifest, SharedPath, VersionCopy}
 import org.apache.spark.sql.keystate.checkpoint.{CommittedBatch, NamedSegments, QueryCheckpoint}
 import org.apache.spark.sql.keystate.files.{
-  CheckpointFiles, CheckpointOwner, OffsetEntry, OwnerFiles, QueryLogs, SparkCheckpointStorage,
-  SparkFiles
+  CheckpointFiles, CheckpointOwner, CommitNotes, OffsetEntry, OwnerFiles, QueryLogs,
+  SparkCheckpointStorage, SparkFiles
 }
 import org.apache.spark.sql.keystate.forget.{CarriedRequests, ForgetFiles}
 import org.apache.spark.sql.keystate.metadata.{CheckpointOperators, SparkStoreMetadata}
@@ -300,6 +300,8 @@ private[keystate] final class CheckpointDraft(
       Seq(batch.number - 1, batch.number).map(number => s"$log/$number")
     }
     copy(logs ++ below("sources").diff(named))
+    // After the entry that names them. A fork publishes nothing of its original's.
+    if (fork.forall(_.successor.nonEmpty)) copy(below(CommitNotes.StagedFolder))
     // Spark deletes old entries while a query runs.
     val before = Option.when(batch.number > 0)(s"offsets/${batch.number - 1}")
     val needed = before ++ Seq(s"offsets/${batch.number}", s"commits/${batch.number}")
@@ -313,9 +315,10 @@ private[keystate] final class CheckpointDraft(
   def copyCommit(session: SparkSession, batch: Long)(
       ids: Map[Long, Array[Array[String]]] => Map[Long, Array[Array[String]]]
   ): Unit = {
-    val commit = QueryLogs.commits(conf, source.root).get(batch).get
+    val commits = QueryLogs.commits(conf, source.root)
+    val commit = commits.get(batch).get
     val changed = LogEntries.withIds(commit, commit.stateUniqueIds.map(ids))
-    QueryLogs.commits(conf, root).replace(session, batch, changed)
+    QueryLogs.commits(conf, root).replace(session, batch, changed, from = commits)
   }
 
   /** Copies the next micro-batch's entry: a sink may already have that batch's rows, by its number.

@@ -1,0 +1,4 @@
+package keystate
+
+/** Results for Kafka. */
+package object kafka

@@ -1,0 +1,27 @@
+package org.apache.spark.sql.keystate
+
+import java.util.{Map => JMap}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.spark.sql.connector.catalog.{Table, TableProvider}
+import org.apache.spark.sql.connector.expressions.Transform
+import org.apache.spark.sql.sources.DataSourceRegister
+import org.apache.spark.sql.types.StructType
+import org.apache.spark.sql.util.CaseInsensitiveStringMap
+
+import org.apache.spark.sql.keystate.kafka.KafkaSink
+
+/** The format `keystate-kafka`. Spark makes it by its class name, from `META-INF/services`, for every
+  * lookup of a format: so it names no class of Kafka, which may not be there.
+  */
+class KafkaSinkProvider extends TableProvider with DataSourceRegister {
+  override def shortName(): String = "keystate-kafka"
+  override def supportsExternalMetadata(): Boolean = true
+  override def inferSchema(options: CaseInsensitiveStringMap): StructType = new StructType
+  override def getTable(
+      schema: StructType,
+      partitioning: Array[Transform],
+      properties: JMap[String, String]
+  ): Table = new KafkaSink(properties.asScala.toMap)
+}

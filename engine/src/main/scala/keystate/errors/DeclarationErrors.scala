@@ -8,6 +8,26 @@ private[errors] trait DeclarationErrors {
   def declaration(problem: String, cause: Throwable = null): KeystateException =
     Declaration.error(problem, cause)
 
+  /** @param problem
+    *   what is wrong with a part of a pattern
+    */
+  def pattern(part: String, problem: String): KeystateException =
+    Declaration.error(s"Part '$part' of the pattern $problem")
+
+  /** @param absent
+    *   whether the match has no row of this part; else that is its first row
+    */
+  def cannotSkip(part: String, absent: Boolean): KeystateException = FunctionFailed.error(
+    s"After a match of a pattern one can't skip to '$part': " +
+      (if (absent) "the match has no such row." else "it is the match's first row, for ever.")
+  )
+
+  def tooManyRuns(runs: Int, most: Int): KeystateException = StateLimit.error(
+    s"A key has $runs partial matches of a pattern, more than $most: have the pattern say more " +
+      "(within, next instead of followed_by, until), raise max_partial_matches, or drop them by " +
+      "on_limit='drop'."
+  )
+
   def eventTimeWithoutWatermark(operator: Option[String]): KeystateException = NoWatermark.error(
     s"Operator${named(operator)} asks for time_mode='event_time', but its input has no " +
       "watermark: call df.withWatermark(column, delay) before keystate.keyed(df, ...)."

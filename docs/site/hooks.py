@@ -39,6 +39,7 @@ REFERENCE = {
     ),
     "functions": ("Functions", ["functions"]),
     "windows": ("Windows", ["windows"]),
+    "event_patterns": ("Patterns", ["patterns", "streams.patterns"]),
     "state": ("State", ["state"]),
     "ttl": ("Time to live", ["state.ttl"]),
     "sources": ("Sources", ["sources"]),

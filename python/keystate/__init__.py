@@ -74,6 +74,7 @@ from keystate.live.elastic.scaling import ScalingPolicy
 from keystate.live.replay.dead_letters import replay_dead_letters, with_replays
 from keystate.live.replay.replay import Replay, Replays, replay
 from keystate.live.stopping import stop_after_batch, stop_on_sigterm, stop_with_savepoint
+from keystate.patterns import AfterMatchSkipStrategy, Pattern
 from keystate.sources import (
     ParallelSourceFunction,
     RichParallelSourceFunction,
@@ -125,6 +126,7 @@ __all__ = [
     "BYTEWISE",
     "DESCENDING",
     "NATURAL",
+    "AfterMatchSkipStrategy",
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
@@ -191,6 +193,7 @@ __all__ = [
     "OutputTag",
     "OutputTypeError",
     "ParallelSourceFunction",
+    "Pattern",
     "PredefinedOptions",
     "ProcessFunction",
     "ReadOnlyBroadcastState",

@@ -30,6 +30,7 @@ from keystate._jvm.session import (
 from keystate._operators.aggregates import AggregateOperator, check_rows
 from keystate._operators.definition import Input, Operator
 from keystate._operators.joins import AsOfOperator, JoinAllOperator
+from keystate._operators.patterns import PatternOperator
 from keystate._operators.schema_rows import SchemaRows
 from keystate._operators.task import task_function
 from keystate._worker.pickles.pickled import SETTING
@@ -186,6 +187,30 @@ def _joined(
     jvm = _jvm(session)
     with _keystate_errors(jvm, DeclarationError):
         return jvm.frame(session, method, *_read(inputs), operator.to_json())
+
+
+def pattern(operator: PatternOperator) -> DataFrame:
+    """The matches of a pattern.
+
+    Raises:
+        DeclarationError: the pattern is not well declared.
+    """
+    operator.check()
+    rows = operator.rows
+    conditions, spec = operator.declared()
+    session = rows.df.sparkSession
+    jvm = _jvm(session)
+    with _keystate_errors(jvm, DeclarationError):
+        return jvm.frame(
+            session,
+            "pattern",
+            rows.df,
+            list(rows.keys),
+            list(rows.order),
+            conditions,
+            list(operator.results),
+            spec,
+        )
 
 
 def add_files(

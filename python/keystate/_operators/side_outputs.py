@@ -13,13 +13,14 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from keystate._operators.aggregates import AggregateOperator
 from keystate._operators.definition import Operator
 from keystate._operators.joins import AsOfOperator, JoinAllOperator
+from keystate._operators.patterns import PatternOperator
 from keystate._spec.specs import MAIN_OUTPUT
 from keystate._types.ddl import quoted
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 
 Write = Callable[[DataFrame, int], Any]
-AnyOperator = Operator | AggregateOperator | AsOfOperator | JoinAllOperator
+AnyOperator = Operator | AggregateOperator | AsOfOperator | JoinAllOperator | PatternOperator
 
 
 class ResultDataFrame(DataFrame):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, overload
@@ -21,6 +23,7 @@ from keystate._operators.function_specs import (
     process_spec,
 )
 from keystate._operators.joins import AsOfMatching, AsOfOperator, Direction, How, Wait
+from keystate._operators.patterns import OnLimit, PatternOperator, loops_for_ever
 from keystate._operators.reduce import LastReduce, RollingReduce
 from keystate._operators.side_outputs import ResultDataFrame
 from keystate._operators.typed import output_schema_of, typed_rows
@@ -38,10 +41,12 @@ from keystate.functions import (
 )
 from keystate.functions.dead_letters import OnError
 from keystate.functions.type_variables import ROW
+from keystate.patterns import Pattern
 from keystate.state import Time, TypeLike
 from keystate.streams.broadcast import BroadcastConnectedStream, BroadcastStream
 from keystate.streams.connected import ConnectedStreams
 from keystate.streams.interval_join import IntervalJoin
+from keystate.streams.patterns import PatternStream
 from keystate.streams.rows import RowStream
 from keystate.windows._assigners import GlobalWindows, WindowAssigner
 from keystate.windows._evictors import CountEvictor
@@ -357,6 +362,60 @@ class KeyedStream(RowStream[ROW]):
         Python worker. Both are streams, or both are batch DataFrames.
         """
         return IntervalJoin(self._input, other._input)
+
+    def pattern(
+        self,
+        pattern: Pattern,
+        *,
+        order_by: ColumnLike | Sequence[ColumnLike],
+        late_output: OutputTag | None = None,
+        timeout_output: OutputTag | None = None,
+        max_partial_matches: int | None = None,
+        on_limit: OnLimit = "fail",
+        name: str | None = None,
+    ) -> PatternStream:
+        """Finds the matches of a pattern among the rows of each key.
+
+        Rows are matched in event time: once the watermark has passed them. The JVM matches, without
+        a Python worker. Rows without a time are ignored.
+
+        Args:
+            pattern: the pattern.
+            order_by: the column of the time, on a stream that of the watermark, and then what
+                orders the rows of a time. Rows that are equal in all of it come as they came.
+            late_output: a side output for rows behind the watermark, which are dropped otherwise.
+            timeout_output: a side output for partial matches that ``within`` has ended, in the
+                columns of the result.
+            max_partial_matches: how many partial matches a key may have, by default 10,000.
+            on_limit: ``"fail"``, or ``"drop"`` for those that began first, which the metric
+                ``numPartialMatchesDropped`` counts.
+            name: the operator's name, in messages and in savepoints.
+
+        Raises:
+            DeclarationError: a setting does not fit.
+        """
+        if not isinstance(pattern, Pattern):
+            raise DeclarationError(f"expected a keystate.Pattern, got {pattern!r}")
+        order = [order_by] if isinstance(order_by, (str, Column)) else list(order_by)
+        rows = self._input
+        loop = loops_for_ever(pattern.parts)
+        if rows.df.isStreaming and pattern.longest is None and loop is not None:
+            warnings.warn(
+                f"{loop} of the pattern is repeated without an end, and the pattern has no within: "
+                "its partial matches stay for ever",
+                stacklevel=2,
+            )
+        operator = PatternOperator(
+            rows=dataclasses.replace(rows, order=_columns(rows.df, order)),
+            pattern=pattern,
+            results=(),
+            late_output=late_output,
+            timeout_output=timeout_output,
+            max_partial_matches=max_partial_matches,
+            on_limit=on_limit,
+            name=name,
+        )
+        return PatternStream(operator)
 
     def process_batches(
         self,

@@ -21,6 +21,10 @@ package object keystate {
   /** Flink's entry point for an [[AsyncFunction]]. */
   val AsyncDataStream: stream.AsyncDataStream.type = stream.AsyncDataStream
 
+  /** Patterns of elements, and what is left out after a match. */
+  val Pattern: stream.Pattern.type = stream.Pattern
+  val AfterMatchSkipStrategy: stream.AfterMatchSkipStrategy.type = stream.AfterMatchSkipStrategy
+
   // Names for users' declarations; the methods above make instances of them.
 
   type DataStream[T] = stream.DataStream[T]
@@ -29,6 +33,8 @@ package object keystate {
   type BroadcastStream[B] = stream.BroadcastStream[B]
   type ConnectedKeyedStreams[A, B, K] = stream.ConnectedKeyedStreams[A, B, K]
   type ConnectedKeyedDatasets[A, B] = stream.ConnectedKeyedDatasets[A, B]
+  type Pattern = stream.Pattern
+  type AfterMatchSkipStrategy = stream.AfterMatchSkipStrategy
   type WindowedStream[T, K, W <: windows.Window] = stream.WindowedStream[T, K, W]
   type WindowedDataset[T, W <: windows.Window] = stream.WindowedDataset[T, W]
 

@@ -25,6 +25,16 @@ private[errors] trait RestartErrors {
       s"editor.drop('$name'); editor.add(descriptor, rows); editor.write(target)."
   )
 
+  /** @param part
+    *   what of the pattern differs
+    */
+  def patternChanged(state: String, part: String, was: String, is: String): KeystateException =
+    StateChanged.error(
+      s"The checkpoint has partial matches of another pattern: $part was $was and is now $is. Go on " +
+        "with the pattern as it was, or drop the partial matches in a changed copy: " +
+        s"editor = keystate.admin.edit(checkpoint); editor.drop('$state'); editor.write(target)."
+    )
+
   def keyChanged(recorded: String, declared: String): KeystateException = KeyChanged.error(
     s"The state in the checkpoint is keyed by ($recorded), but the query is keyed by ($declared). " +
       "Key it as before, or make a changed copy of the checkpoint: " +

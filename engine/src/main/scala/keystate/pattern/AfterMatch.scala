@@ -9,7 +9,8 @@ import keystate.errors.KeystateErrors
   * @param letter
   *   the letter to whose row one skips
   */
-sealed abstract class AfterMatch(val skips: Boolean, val letter: Option[String]) {
+sealed abstract class AfterMatch(val skips: Boolean, val letter: Option[String])
+    extends Serializable {
 
   /** Whether one skips to the last row of the letter; else to the first one. */
   def isLast: Boolean = false

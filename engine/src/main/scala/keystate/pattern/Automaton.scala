@@ -106,7 +106,7 @@ final case class Move(
 }
 
 /** Which rows are skipped between two that are taken. */
-sealed abstract class Skips(val name: String) {
+sealed abstract class Skips(val name: String) extends Serializable {
   override def toString: String = if (this == Skips.None) "" else s" after $name"
 }
 

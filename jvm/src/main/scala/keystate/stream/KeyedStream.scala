@@ -179,6 +179,17 @@ sealed abstract class KeyedRowStream[T] private[keystate] (data: Dataset[T], by:
     */
   def intervalJoin(other: KeyedRowStream[_]): IntervalJoined = new IntervalJoined(this, other)
 
+  /** Finds the matches of a pattern among the elements of each key, in event time: once the watermark
+    * has passed them. Elements without a time are ignored; late ones go to the side output of
+    * `lateOutput`.
+    *
+    * @param orderBy
+    *   the column of the time, on a stream that of the watermark; then, after it, what orders the
+    *   elements of a time
+    */
+  def pattern(pattern: Pattern, orderBy: Column*): PatternDataset[T] =
+    new PatternDataset(keyedData(None).copy(order = orderBy), pattern, settings.operator)
+
   private[keystate] def aggregated(
       aggregates: Seq[Column],
       windows: Option[ColumnWindows],

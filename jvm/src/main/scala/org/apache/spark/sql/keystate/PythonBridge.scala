@@ -30,7 +30,7 @@ import org.apache.spark.sql.keystate.files.CheckpointFiles
 import org.apache.spark.sql.keystate.operator.InputRole
 import org.apache.spark.sql.keystate.plan.{
   AggregatePlan, AggregateSpec, AsOfPlan, AsOfSpec, JoinAllPlan, JoinAllSpec, KeyedProcess,
-  OperatorInput
+  OperatorInput, PatternPlan, PatternSpec
 }
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
@@ -118,6 +118,40 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     val input = OperatorInput.byColumns(df, by, order.asScala.toSeq)
     val plan =
       AggregatePlan.of(df, input, by, aggregates.asScala.toSeq, AggregateSpec.fromJson(spec))
+    ClassicDataset.ofRows(session, plan)
+  }
+
+  /** Matches of a pattern of parts.
+    *
+    * @param keys
+    *   as in `process`
+    * @param order
+    *   the time, and what orders the rows of a time
+    * @param conditions
+    *   the conditions of parts, by their numbers
+    * @param results
+    *   the columns of a match; none if its rows are wanted
+    * @param spec
+    *   JSON of the rest of the declaration, see [[PatternSpec]]
+    */
+  def pattern(
+      rows: Dataset[_],
+      keys: JList[Column],
+      order: JList[Column],
+      conditions: JList[Column],
+      results: JList[Column],
+      spec: String
+  ): DataFrame = {
+    RealTimeSession.prepare(session)
+    val df = rows.asInstanceOf[ClassicDataset[_]]
+    val input = OperatorInput.byColumns(df, keys.asScala.toSeq, order.asScala.toSeq)
+    val plan = PatternPlan.of(
+      df,
+      input,
+      conditions.asScala.toSeq,
+      results.asScala.toSeq,
+      PatternSpec.fromJson(spec)
+    )
     ClassicDataset.ofRows(session, plan)
   }
 

@@ -145,3 +145,16 @@ final case class JoinAllSettings(
     earliest: Option[String],
     late: Option[OutputTag[_]]
 )
+
+/** What a pattern may keep.
+  *
+  * @param timeouts
+  *   the side output of partial matches whose time is over
+  * @param drops
+  *   whether partial matches are dropped if there are more than `mostMatches` of a key
+  */
+final case class PatternSettings(
+    timeouts: Option[OutputTag[_]] = None,
+    mostMatches: Option[Int] = None,
+    drops: Boolean = false
+)

@@ -1,5 +1,7 @@
 package org.apache.spark.sql.keystate.jvm
 
+import java.time.Duration
+
 import scala.util.control.NonFatal
 
 import org.apache.spark.sql.catalyst.analysis.Analyzer
@@ -12,6 +14,7 @@ import org.apache.spark.sql.{Column, DataFrame, Dataset, Row}
 
 import keystate.config.Settings
 import keystate.errors.{KeystateErrors, KeystateException}
+import keystate.pattern.{AfterMatch, Pattern}
 import keystate.{RichFunction, TypeInformation}
 import org.apache.spark.sql.keystate.encoding.ObjectCodec
 import org.apache.spark.sql.keystate.expression.{
@@ -21,7 +24,7 @@ import org.apache.spark.sql.keystate.jvm.state.JvmStateSpec
 import org.apache.spark.sql.keystate.operator.InputRole
 import org.apache.spark.sql.keystate.plan.{
   AggregatePlan, AggregateSpec, AsOfPlan, AsOfSpec, JoinAllPlan, JoinAllSpec, KeyedProcess,
-  LateOutput, OperatorInput
+  LateOutput, OperatorInput, PatternPlan, PatternSides, PatternSpec
 }
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
 import org.apache.spark.sql.keystate.spec.StateKind
@@ -174,6 +177,35 @@ object ScalaBridge {
     val plan = JoinAllPlan.of(rows.map(_.input), spec)
     join.late.foreach(SideOutputs.checkLate(_, plan.output))
     ClassicDataset.ofRows(rows.head.df.sparkSession, plan)
+  }
+
+  /** The matches of a pattern.
+    *
+    * @param results
+    *   the columns of a match; none for its rows
+    */
+  def pattern(
+      data: KeyedData[_],
+      parts: Seq[PatternPart],
+      skips: (AfterMatch, Option[Duration]),
+      results: Seq[Column],
+      limits: PatternSettings,
+      settings: OperatorSettings
+  ): DataFrame = {
+    val rows = prepared(data)
+    val (numbered, conditions) = PatternPart.numbered(parts)
+    val spec = PatternSpec(
+      settings.name,
+      settings.maxParallelism,
+      Pattern(numbered, skips._2.map(_.toNanos / 1000)),
+      skips._1,
+      results.isEmpty,
+      limits.mostMatches.getOrElse(PatternSpec.MostMatches),
+      limits.drops
+    )
+    val sides = PatternSides(rows.late, limits.timeouts.map(_.id))
+    val plan = PatternPlan.of(rows.df, rows.input, conditions, results, spec, sides)
+    ClassicDataset.ofRows(rows.df.sparkSession, plan)
   }
 
   /** An input of an operator.

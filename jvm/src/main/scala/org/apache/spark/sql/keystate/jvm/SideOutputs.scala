@@ -28,10 +28,7 @@ object SideOutputs {
         val (function, spec) = reading(process.function, process.spec, side)
         process.emitting(function, function.outputs.schema, spec)
       case other =>
-        tags match {
-          case Seq(tag) => LateOutput.reading(other, tag.id).getOrElse(throw noFunction(other))
-          case _ => throw noFunction(other)
-        }
+        LateOutput.reading(other, tags.map(_.id)).getOrElse(throw noFunction(other))
     }
     ClassicDataset.ofRows(df.sparkSession, plan)
   }

@@ -21,7 +21,7 @@ private[keystate] object LateOutput {
   /** The name of the output for what is no late row. */
   val Main = "main"
 
-  private val Reading = TreeNodeTag[(String, () => LogicalPlan)]("keystate.late")
+  private val Reading = TreeNodeTag[Seq[String] => Option[LogicalPlan]]("keystate.late")
 
   /** A plan that knows how to be made again with the side output, if there is one that is not read.
     */
@@ -29,14 +29,18 @@ private[keystate] object LateOutput {
       reading: LateOutput => LogicalPlan
   ): LogicalPlan = {
     late.filterNot(_.isRead).foreach { output =>
-      plan.setTagValue(Reading, output.name -> (() => reading(output.read)))
+      note(plan)(names => Option.when(names == Seq(output.name))(reading(output.read)))
     }
     plan
   }
 
-  /** The plan with the side output of this name. None if it has no such one. */
-  def reading(plan: LogicalPlan, name: String): Option[LogicalPlan] =
-    plan.getTagValue(Reading).collect { case (`name`, made) => made() }
+  /** Has a plan know how to be made again with side outputs. None if it has no such ones. */
+  def note(plan: LogicalPlan)(reading: Seq[String] => Option[LogicalPlan]): Unit =
+    plan.setTagValue(Reading, reading)
+
+  /** The plan with the side outputs of these names. None if it has no such ones. */
+  def reading(plan: LogicalPlan, names: Seq[String]): Option[LogicalPlan] =
+    plan.getTagValue(Reading).flatMap(_(names))
 
   /** The schema of results, and where late rows are read, of a struct for either.
     *

@@ -46,6 +46,10 @@ private[keystate] object SchemaEvolution {
           old.refusal(before.valueType, now, declared.valueType).foreach(refuse)
         case _ => refuse("Aggregates of columns and functions can't go on from each other.")
       }
+      for {
+        (old, now) <- before.pattern.zip(declared.pattern)
+        (part, was, is) <- old.difference(now)
+      } throw KeystateErrors.patternChanged(declared.name, part, was, is)
       if (before.kindName != declared.kindName) refuse("It is of another kind.")
       if (!before.keyType.zip(declared.keyType).forall((same _).tupled))
         refuse("The type of a map's keys can't change.")

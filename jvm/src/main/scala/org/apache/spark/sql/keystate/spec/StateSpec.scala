@@ -48,6 +48,8 @@ private[keystate] object StateKind {
   *   the maximum number of entries in all partitions
   * @param aggregates
   *   the aggregates whose buffers it has; None for a state of a function
+  * @param pattern
+  *   the pattern whose partial matches it has
   */
 private[keystate] final case class StateSpec(
     name: String,
@@ -60,7 +62,8 @@ private[keystate] final case class StateSpec(
     schemas: Seq[DataType] = Nil,
     isBroadcast: Boolean = false,
     maxEntries: Option[Long] = None,
-    aggregates: Option[AggregateRecord] = None
+    aggregates: Option[AggregateRecord] = None,
+    pattern: Option[PatternRecord] = None
 ) {
   if (StateSpec.isReserved(name)) throw KeystateErrors.reservedName(name)
 
@@ -86,7 +89,8 @@ private[keystate] final case class StateSpec(
     "order" -> order.name
   ) ++ keyType.map("keyType" -> _.asNullable.json) ++
     Option.when(schemas.nonEmpty)("schemas" -> SchemaEvolution.toJson(schemas)) ++
-    aggregates.map(StateSpec.Aggregates -> _.toJson)
+    aggregates.map(StateSpec.Aggregates -> _.toJson) ++
+    pattern.map(StateSpec.Pattern -> _.toJson)
 }
 
 private[keystate] object StateSpec {
@@ -96,6 +100,9 @@ private[keystate] object StateSpec {
 
   /** The property with what is recorded of aggregates. */
   private final val Aggregates = "aggregates"
+
+  /** The property with what is recorded of a pattern. */
+  private final val Pattern = "pattern"
 
   private implicit val formats: Formats = DefaultFormats
 
@@ -140,7 +147,8 @@ private[keystate] object StateSpec {
         .get("schemas")
         .fold(Seq.empty[DataType])(SchemaEvolution.schemas(_).map(dataType)),
       isBroadcast = isBroadcast(family),
-      aggregates = recorded.get(Aggregates).map(AggregateRecord.fromJson)
+      aggregates = recorded.get(Aggregates).map(AggregateRecord.fromJson),
+      pattern = recorded.get(Pattern).map(PatternRecord.fromJson)
     )
   }
 

@@ -1,0 +1,447 @@
+package org.apache.spark.sql.keystate.plan
+
+import org.apache.spark.sql.Column
+import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction
+import org.apache.spark.sql.catalyst.plans.logical.{EventTimeWatermark, LogicalPlan, Project}
+import org.apache.spark.sql.catalyst.trees.TreePattern
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
+import org.apache.spark.sql.catalyst.util.toPrettySQL
+import org.apache.spark.sql.classic.ColumnNodeToExpressionConverter
+import org.apache.spark.sql.classic.ExpressionUtils.column
+import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
+import org.apache.spark.sql.functions.lit
+import org.apache.spark.sql.types._
+
+import keystate.errors.KeystateErrors
+import keystate.pattern.{Automaton, Part, PatternCompiler}
+import org.apache.spark.sql.keystate.encoding.StoredOrder
+import org.apache.spark.sql.keystate.expression._
+import org.apache.spark.sql.keystate.operator.InputRows
+import org.apache.spark.sql.keystate.spec.{
+  OperatorSpec, PatternRecord, RowHandling, StateKind, StateSpec, TimeMode
+}
+
+/** Plans a pattern as an operator whose body is Spark's expressions.
+  *
+  * Below the operator there is a projection with a boolean column for each condition on a row alone,
+  * so that Spark optimizes it and runs its Python functions. Conditions that look at what a run has
+  * taken are evaluated by the operator, with the buffers of their functions.
+  */
+private[keystate] object PatternPlan {
+
+  /** The columns of a result besides those that are asked for. */
+  val MatchTime = "match_time"
+  val MatchNumber = "match_number"
+  val MatchPart = "match_part"
+
+  /** @param conditions
+    *   by their numbers
+    * @param results
+    *   the columns of a match; none if its rows are wanted
+    */
+  def of(
+      df: ClassicDataset[_],
+      input: OperatorInput,
+      conditions: Seq[Column],
+      results: Seq[Column],
+      spec: PatternSpec
+  ): LogicalPlan = {
+    val automaton = PatternCompiler.compile(spec.pattern, spec.after.letter)
+    val letters = automaton.letters.zipWithIndex.map { case (name, i) => name -> Set(i) }.toMap
+    val references = new PatternReferences(df, letters)
+    val plan = new PatternPlan(
+      df,
+      input,
+      automaton,
+      references,
+      conditions.map(condition => references.take(written(condition))),
+      results.map(result => named(written(result), references)),
+      spec
+    )
+    plan.plan
+  }
+
+  /** The same with side outputs that may be read later. */
+  def of(
+      df: ClassicDataset[_],
+      input: OperatorInput,
+      conditions: Seq[Column],
+      results: Seq[Column],
+      spec: PatternSpec,
+      sides: PatternSides
+  ): LogicalPlan = {
+    val plan = of(df, input, conditions, results, spec)
+    LateOutput.note(plan) { names =>
+      val known = names.forall(name => sides.late.contains(name) || sides.timeouts.contains(name))
+      val read = spec.copy(
+        late = sides.late.filter(names.contains),
+        timeouts = sides.timeouts.filter(names.contains)
+      )
+      Option.when(known)(of(df, input, conditions, results, read))
+    }
+    plan
+  }
+
+  /** An expression as it is written: relies on columns being trees that Spark analyses later. */
+  private def written(column: Column): Expression = ColumnNodeToExpressionConverter(column.node)
+
+  private def named(result: Expression, references: PatternReferences) = result match {
+    case Alias(child, name) => name -> references.take(child)
+    case other => toPrettySQL(other) -> references.take(other)
+  }
+}
+
+private final class PatternPlan(
+    df: ClassicDataset[_],
+    input: OperatorInput,
+    automaton: Automaton,
+    references: PatternReferences,
+    conditions: Seq[Expression],
+    results: Seq[(String, Expression)],
+    spec: PatternSpec
+) {
+  import PatternPlan._
+
+  private val isStreaming = input.child.isStreaming
+  private val hasSides = spec.late.nonEmpty || spec.timeouts.nonEmpty
+  private val read = new ReadColumns(input.child.output)
+  private val order = input.rows.order
+
+  private val time: Attribute = order.headOption.map(_.child) match {
+    case Some(time: Attribute) if time.dataType == TimestampType =>
+      if (order.head.direction != Ascending)
+        throw KeystateErrors.declaration(s"Rows are matched by '${time.name}' ascending.")
+      if (isStreaming && !time.metadata.contains(EventTimeWatermark.delayKey))
+        throw KeystateErrors.declaration(
+          s"The time column '${time.name}' has no watermark: call withWatermark on it before keying."
+        )
+      time
+    case other =>
+      throw KeystateErrors.declaration(
+        "A pattern's order_by begins with the column of the time, a timestamp, but there is " +
+          s"${other.fold("none")(_.sql)}."
+      )
+  }
+
+  private val functions = references.functions
+  private val analysed: Seq[AnalysedAggregate] =
+    if (functions.isEmpty) Nil
+    else {
+      val calls = functions.zipWithIndex.map { case (function, i) =>
+        column(function.call).as(PatternReferences.column(i))
+      }
+      AnalysedAggregates.of(df, Nil, Nil, calls)
+    }
+
+  /** The input, with a column for each function's value. */
+  private val extended: ClassicDataset[_] = {
+    val values = analysed.map(one => lit(null).cast(one.value.dataType).as(one.name))
+    df.select(df.col("*") +: values: _*)
+  }
+
+  private val placeholders: Map[ExprId, Int] = extended.queryExecution.analyzed.output
+    .takeRight(functions.size)
+    .map(_.exprId)
+    .zipWithIndex
+    .toMap
+
+  private def resolved(all: Seq[Expression]): Seq[Expression] =
+    if (all.isEmpty) Nil
+    else {
+      val columns = all.zipWithIndex.map { case (one, i) => column(one).as(s"_resolved$i") }
+      extended.select(columns: _*).queryExecution.analyzed match {
+        case Project(list, child) if child.sameResult(extended.queryExecution.analyzed) =>
+          list.map(_.children.head)
+        case _ =>
+          throw KeystateErrors.declaration(
+            "Conditions and results of a pattern are expressions over one row's columns and " +
+              "aggregate functions over parts: no window functions, and none that make rows."
+          )
+      }
+    }
+
+  private def asks(value: Expression): Set[Int] =
+    value.references.toSeq.flatMap(column => placeholders.get(column.exprId)).toSet
+
+  private val resolvedConditions = resolved(conditions)
+  private val resolvedResults = results.map(_._1).zip(resolved(results.map(_._2)))
+  private val askedByConditions = resolvedConditions.flatMap(asks).distinct.sorted
+  private val askedByResults = resolvedResults.flatMap(result => asks(result._2)).distinct.sorted
+
+  resolvedConditions.find(_.dataType != BooleanType).foreach { condition =>
+    throw KeystateErrors.declaration(
+      s"A condition of the pattern is ${condition.dataType.sql}, not BOOLEAN: ${toPrettySQL(condition)}."
+    )
+  }
+
+  private val flags: Seq[(Attribute, Set[Int])] =
+    functions.flatMap(_.letters).distinct.map { letters =>
+      AttributeReference("_taken", BooleanType, nullable = false)() -> letters
+    }
+
+  /** The calls of a function, over columns that are read. */
+  private def calls(of: Seq[Int]): Seq[(FilteredFunction, Attribute)] = of.flatMap { i =>
+    val flag = functions(i).letters.map(letters => flags.find(_._2 == letters).get._1)
+    analysed(i).calls.map { call =>
+      val function = call.function.mapChildren(read(_)).asInstanceOf[AggregateFunction]
+      FilteredFunction(function, flag) -> call.result
+    }
+  }
+
+  private val ofConditions = calls(askedByConditions)
+  private val ofResults = calls(askedByResults)
+
+  /** Whether the results of a match are computed of its rows: their buffers would grow with it. */
+  private val isAtEnd = ofResults.exists(!_._1.function.aggBufferAttributes.forall { buffer =>
+    UnsafeRow.isFixedLength(buffer.dataType) || buffer.dataType == StringType
+  })
+
+  /** A value with the results of functions in the place of the columns for them. */
+  private def valued(value: Expression): Expression = value.transform {
+    case column: Attribute if placeholders.contains(column.exprId) =>
+      AnalysedAggregates.replaced(analysed(placeholders(column.exprId)).value)
+  }
+
+  private val compiledConditions: Seq[CompiledCondition] = resolvedConditions.map { condition =>
+    val (ofRow, ofRun) = conjuncts(condition).partition(asks(_).isEmpty)
+    CompiledCondition(
+      ofRow.reduceOption(And).map(read.column),
+      ofRun.reduceOption(And).map { condition =>
+        AnalysedAggregates.replaced(valued(readable(condition)))
+      }
+    )
+  }
+
+  private def conjuncts(condition: Expression): Seq[Expression] = condition match {
+    case And(left, right) => conjuncts(left) ++ conjuncts(right)
+    case other => Seq(other)
+  }
+
+  /** What only a plan can compute becomes a column. */
+  private def readable(value: Expression): Expression = value match {
+    case column: Attribute if placeholders.contains(column.exprId) => column
+    case column: Attribute => read.column(column)
+    case part if asks(part).isEmpty && needsPlan(part) => read.column(part)
+    case other => other.mapChildren(readable)
+  }
+
+  private def needsPlan(part: Expression) = !part.deterministic || part.containsAnyPattern(
+    TreePattern.CURRENT_LIKE,
+    TreePattern.PLAN_EXPRESSION,
+    TreePattern.PYTHON_UDF,
+    TreePattern.SCALA_UDF
+  )
+
+  private val ties = order.drop(1).map(_.mapChildren(read(_)).asInstanceOf[SortOrder])
+
+  private val rows: OperatorInput = {
+    val kept = if (spec.late.nonEmpty || spec.allRows) input.columns else Nil
+    val columns = (kept ++ input.keys ++ Seq(time) ++ read.made ++ read.columns)
+      .distinctBy(_.exprId)
+    val below = Project(columns, input.child)
+    OperatorInput(below, InputRows(input.keys, below.output, Nil))
+  }
+
+  private def position(column: Attribute) =
+    rows.columns.indexWhere(_.exprId == column.exprId)
+
+  private val inRun = if (isAtEnd) ofConditions else ofConditions ++ ofResults
+  private val atEnd = if (isAtEnd) ofResults else Nil
+
+  private val body = PatternMatch(
+    automaton,
+    spec.after,
+    PatternFinding.All(spec.mostMatches, spec.drops),
+    PatternRows(
+      rows.columns,
+      Some(position(time)),
+      ties,
+      Nil,
+      flags,
+      AttributeReference("_letter", StringType)()
+    ),
+    compiledConditions.map { condition =>
+      val first = condition.ofRow.map(position)
+      condition.ofRun.fold[PatternCondition](PatternCondition.OfRow(first.get)) {
+        PatternCondition.OfRun(first, _, looksBack = true)
+      }
+    },
+    inRun.map(_._1),
+    inRun.map(_._2),
+    atEnd.map(_._1),
+    PatternOutput(
+      spec.allRows,
+      ofResults.size,
+      showsEmpty = false,
+      showsUnmatched = false,
+      spec.late.map(_ => input.columns.size),
+      spec.timeouts.nonEmpty
+    )
+  )
+
+  /** The columns of the operator's main output. The time is named as that of the input, by which it
+    * carries on the watermark.
+    */
+  private val main: StructType = {
+    val keys = input.keys.zipWithIndex.map { case (key, i) =>
+      StructField(s"_key$i", key.dataType, key.nullable)
+    }
+    val told = Seq(
+      StructField(time.name, TimestampType),
+      StructField("_number", LongType),
+      StructField("_part", StringType)
+    )
+    val ofRow =
+      if (spec.allRows)
+        rows.columns.zipWithIndex.map { case (c, i) => StructField(s"_column$i", c.dataType) }
+      else Nil
+    val values = ofResults.zipWithIndex.map { case ((call, _), i) =>
+      StructField(s"_result$i", call.function.dataType)
+    }
+    StructType(keys ++ told ++ ofRow ++ values)
+  }
+
+  def plan: LogicalPlan = {
+    checkNames()
+    val schema =
+      if (!hasSides) main
+      else {
+        val late = spec.late.map(_ -> DataTypeUtils.fromAttributes(input.columns))
+        val sides = late.toSeq ++ spec.timeouts.map(_ -> main)
+        sides.foldLeft(new StructType().add(LateOutput.Main, main)) { case (all, (name, of)) =>
+          all.add(name, of)
+        }
+      }
+    val process = KeyedProcess.of(body, rows, None, schema, operator)
+    if (!hasSides) Project(values(process.output), process)
+    else {
+      val structs = process.output.map { output =>
+        if (spec.late.contains(output.name)) output
+        else {
+          val fields = output.dataType.asInstanceOf[StructType]
+          val field = fields.indices.map { i =>
+            Alias(GetStructField(output, i), fields(i).name)(explicitMetadata =
+              Some(fields(i).metadata)
+            )
+          }
+          val struct = CreateStruct.create(values(field))
+          Alias(If(IsNull(output), Literal(null, struct.dataType), struct), output.name)()
+        }
+      }
+      Project(structs, process)
+    }
+  }
+
+  /** The columns of a result, of those of the operator. */
+  private def values(of: Seq[NamedExpression]): Seq[NamedExpression] = {
+    def value(column: NamedExpression) = column match {
+      case Alias(child, _) => child
+      case other => other
+    }
+    def shown(column: NamedExpression, name: String) =
+      Alias(value(column), name)(explicitMetadata = Some(column.metadata))
+    val keys = of.take(input.keys.size)
+    val Seq(when, number, part) = of.slice(keys.size, keys.size + 3): @unchecked
+    val others = of.drop(keys.size + 3)
+    val at = shown(when, MatchTime)
+    if (spec.allRows) {
+      val columns = input.columns.map { column =>
+        Alias(value(others(position(column))), column.name)(explicitMetadata = Some(Metadata.empty))
+      }
+      columns ++ Seq(at, shown(number, MatchNumber), shown(part, MatchPart))
+    } else {
+      val named = input.keys.zip(keys).map { case (key, column) => shown(column, key.name) }
+      val made = ofResults.map(_._2.exprId).zip(others).toMap
+      val told = input.keys.map(_.exprId).zip(keys).toMap
+      named ++ Seq(at) ++ resolvedResults.map { case (name, result) =>
+        val of = valued(result).transformUp {
+          case column: Attribute if made.contains(column.exprId) => value(made(column.exprId))
+          case column: Attribute if told.contains(column.exprId) => value(told(column.exprId))
+          case column: Attribute =>
+            throw KeystateErrors.declaration(
+              s"'${column.name}' in result '$name' is a column of many rows: say which one, as " +
+                s"first(part.${column.name})."
+            )
+        }
+        Alias(of, name)()
+      }
+    }
+  }
+
+  private def checkNames(): Unit = {
+    val names =
+      if (spec.allRows) input.columns.map(_.name) ++ Seq(MatchTime, MatchNumber, MatchPart)
+      else input.keys.map(_.name) ++ Seq(MatchTime) ++ results.map(_._1)
+    names.diff(names.distinctBy(_.toLowerCase)).headOption.foreach { name =>
+      throw KeystateErrors.declaration(
+        s"Two columns of the pattern's result are named '$name': give one another name, with alias."
+      )
+    }
+  }
+
+  private def operator: OperatorSpec = {
+    def state(name: String, key: DataType, value: StructType) =
+      StateSpec(name, StateKind.SortedMap, "sorted map", value, Some(key), StoredOrder.Natural)
+    OperatorSpec(
+      spec.name,
+      spec.maxParallelism,
+      if (isStreaming) TimeMode.EventTime else TimeMode.NoTime,
+      timers = true,
+      Seq(
+        state(PatternMatch.Waiting, PatternMatch.WaitingKey, body.rows.stored),
+        StateSpec(
+          PatternMatch.Counters,
+          StateKind.Value,
+          "value",
+          PatternMatch.CountersType,
+          None,
+          StoredOrder.Natural
+        ),
+        state(PatternMatch.Matches, LongType, PatternMatch.MatchType).copy(pattern = Some(record)),
+        state(PatternMatch.Taken, LongType, PatternMatch.TakenType),
+        state(PatternMatch.Rows, LongType, body.rows.stored)
+      ),
+      sideOutputs = hasSides,
+      metrics = true,
+      lateOutputs = spec.late.map(_ => Some(1)).toSeq,
+      rowHandling = RowHandling(lateRows = true)
+    )
+  }
+
+  /** What partial matches depend on. A condition on a row may change. */
+  private def record: PatternRecord = {
+    def told(part: Part): Seq[(String, String)] = part match {
+      case group: Part.Group =>
+        group.parts.flatMap(told) :+
+          (group.name -> group.copy(parts = Nil, until = group.until.map(_ => 0)).toString)
+      case taken: Part.Rows =>
+        val same = taken.copy(condition = None, until = taken.until.map(_ => 0))
+        Seq(s"part '${taken.name}'" -> same.toString)
+      case absent: Part.Absent =>
+        Seq(s"part '${absent.name}'" -> absent.copy(condition = 0).toString)
+    }
+    val buffers = inRun.map { case (call, _) =>
+      val types = call.function.aggBufferAttributes.map(_.dataType.sql).mkString(", ")
+      val of =
+        call.filter.map(f => flags.find(_._1 == f).get._2.map(automaton.letters).mkString(","))
+      s"${call.function.prettyName} of ${of.getOrElse("all")} ($types)"
+    }
+    PatternRecord(
+      spec.pattern.parts.flatMap(told) ++ Seq(
+        "the order of parts" -> automaton.letters.mkString(", "),
+        "within" -> spec.pattern.within.fold("none")(_.toString),
+        "what is skipped after a match" -> spec.after.toString,
+        "what is kept of functions" -> buffers.mkString("; "),
+        "whether rows are kept" -> body.keepsRows.toString
+      )
+    )
+  }
+}
+
+/** @param ofRow
+  *   a column that has to be true
+  * @param ofRun
+  *   what has to be true besides
+  */
+private final case class CompiledCondition(ofRow: Option[Attribute], ofRun: Option[Expression])

@@ -58,7 +58,14 @@ private[expression] final class AggregateBuffers(
   private val isApart = objects.nonEmpty && input.isInstanceOf[AggregateInput.Rows]
 
   private val begin = MutableProjection.create(ofDeclarative(_.initialValues), Nil)
-  private lazy val empty = initialized(flat(new GenericInternalRow(types.length)).copy())
+  private lazy val empty: InternalRow = {
+    val row =
+      if (isFixed) flat(new GenericInternalRow(types.length)).copy()
+      else new SpecificInternalRow(types.toIndexedSeq)
+    begin.target(row)(InternalRow.empty)
+    imperatives.foreach(_.initialize(row))
+    row
+  }
 
   private val step: (InternalRow, InternalRow) => Unit = input match {
     case AggregateInput.Rows(read) => updating(read)
@@ -180,13 +187,13 @@ private[expression] final class AggregateBuffers(
   private def copied(row: InternalRow): InternalRow =
     if (objects.isEmpty) row else flat(serialized(row))
 
-  private def newBuffers(): InternalRow =
-    if (isFixed) empty.copy() else initialized(new SpecificInternalRow(types.toIndexedSeq))
-
-  private def initialized(row: InternalRow): InternalRow = {
-    begin.target(row)(InternalRow.empty)
-    imperatives.foreach(_.initialize(row))
-    row
+  /** To make fields of their types, Spark reads its configuration: so they are copied. */
+  private def newBuffers(): InternalRow = empty match {
+    case fields: SpecificInternalRow =>
+      val row = new SpecificInternalRow(fields.values.map(_.copy()))
+      objects.foreach(_.initialize(row))
+      row
+    case fixed => fixed.copy()
   }
 
   private def completed(stored: InternalRow): InternalRow = {

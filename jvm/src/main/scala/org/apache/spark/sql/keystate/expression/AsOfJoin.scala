@@ -37,8 +37,11 @@ private[keystate] final case class AsOfJoin(
 
   override def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): FunctionRunner = this
 
-  override def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionPass =
-    new AsOfPass(this, rows, due, context)
+  /** A subtask keeps the projections from task to task. */
+  override def run(rows: TaskRows, due: DueTimers, context: OperatorTaskContext): FunctionPass = {
+    val made = context.subtask.getOrOpen(new AsOfRows(this))(_ => true)
+    new AsOfPass(this, made, rows, due, context)
+  }
 }
 
 /** The left rows.

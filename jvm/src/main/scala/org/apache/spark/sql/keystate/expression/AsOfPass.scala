@@ -3,7 +3,7 @@ package org.apache.spark.sql.keystate.expression
 import java.util.{HashMap => JHashMap}
 
 import org.apache.spark.sql.catalyst.InternalRow
-import org.apache.spark.sql.catalyst.expressions._
+import org.apache.spark.sql.catalyst.expressions.UnsafeRow
 import org.apache.spark.sql.types.TimestampType
 
 import keystate.TimeDomain.EVENT_TIME
@@ -21,12 +21,14 @@ import org.apache.spark.sql.keystate.state.{DueTimers, Timer}
   */
 private[expression] final class AsOfPass(
     join: AsOfJoin,
+    made: AsOfRows,
     rows: TaskRows,
     due: DueTimers,
     context: OperatorTaskContext
 ) extends FunctionPass {
   import AsOfPass._
   import join.{left, matching, right}
+  import made.{storedLeft, storedRight}
 
   private val isStreaming = context.batch.streaming
   private val waits = join.waits && isStreaming
@@ -37,26 +39,6 @@ private[expression] final class AsOfPass(
     new TimedEntries(waiting, AsOfJoin.LeftKey, numbered = true)
   }
   private val touched = new JHashMap[UnsafeRow, Touched]
-
-  private val toRight = UnsafeProjection.create(right.stored)
-  private val toLeft = UnsafeProjection.create(left.stored)
-  private val storedRight = new UnsafeRow(right.columns.size)
-  private val storedLeft = new UnsafeRow(left.columns.size)
-  private val nothing = new GenericInternalRow(right.columns.size)
-  private val joined = new JoinedRow
-  private val made = {
-    val columns = (left.columns ++ right.columns.take(right.output)).map(_.dataType)
-    val positions = left.columns.indices ++ (0 until right.output).map(_ + left.columns.size)
-    val result = columns.zip(positions).map { case (of, i) =>
-      BoundReference(i, of, nullable = true)
-    }
-    def none = Literal(null, context.columns.output(1).dataType)
-    UnsafeProjection.create(if (join.late) Seq(CreateStruct(result), none) else result)
-  }
-
-  private val order = Option.when(right.order.nonEmpty) {
-    RowOrdering.create(right.order, right.columns)
-  }
 
   override def updated: Long = rights.updated + lefts.fold(0L)(_.updated)
   override def removed: Long = rights.removed + lefts.fold(0L)(_.removed)
@@ -99,14 +81,14 @@ private[expression] final class AsOfPass(
     val time = row.getLong(right.time)
     own.newest = math.max(own.newest, time)
     val entry = rights.entry(own.key, time)
-    val isLast = order.forall { order =>
+    val isLast = made.order.forall { order =>
       val there = rights.get(own.group, entry)
       there == null || {
         StateRows.point(storedRight, there)
         order.compare(row, storedRight) >= 0
       }
     }
-    if (isLast) rights.put(own.group, entry, StateRows.encode(toRight(row)))
+    if (isLast) rights.put(own.group, entry, StateRows.encode(made.right(row)))
   }
 
   private def await(own: Touched, row: InternalRow): Unit = {
@@ -116,7 +98,7 @@ private[expression] final class AsOfPass(
     val last = waiting.lastBefore(own.group, own.key, time + 1)
     val number =
       if (last == null || waiting.time(last.key) != time) 0 else waiting.number(last.key) + 1
-    waiting.put(own.group, waiting.entry(own.key, time, number), StateRows.encode(toLeft(row)))
+    waiting.put(own.group, waiting.entry(own.key, time, number), StateRows.encode(made.left(row)))
   }
 
   private def setTimers(): Unit = if (isStreaming) context.timers.foreach { timers =>
@@ -205,11 +187,11 @@ private[expression] final class AsOfPass(
   }
 
   private def unmatched(row: InternalRow): Option[InternalRow] =
-    Option.unless(join.inner)(made(joined(row, nothing)))
+    Option.unless(join.inner)(made.unmatched(row))
 
   private def result(row: InternalRow, found: Array[Byte]): InternalRow = {
     StateRows.point(storedRight, found)
-    made(joined(row, storedRight))
+    made.matched(row, storedRight)
   }
 }
 

@@ -43,6 +43,7 @@ def of_sql(streams: Sequence[list[Row]], within: int, how: str) -> list[tuple[An
     for i, rows in enumerate(streams):
         sql.execute(f"CREATE TABLE s{i} (id TEXT, n INTEGER, time INTEGER)")
         sql.executemany(f"INSERT INTO s{i} VALUES (?, ?, ?)", rows)
+        sql.execute(f"CREATE INDEX i{i} ON s{i} (id, time)")
     everything = range(len(streams))
     sets = [everything] if how == "inner" else subsets(everything)
     found: list[tuple[Any, ...]] = []

@@ -519,7 +519,9 @@ class Both(KeyedCoProcessFunction):
         yield row.key, row.x
 
 
-@pytest.mark.parametrize("what", ["order_by", "two keyed inputs", "stream that is broadcast"])
+@pytest.mark.parametrize(
+    "what", ["order_by", "two keyed inputs", "join in time", "stream that is broadcast"]
+)
 def test_what_needs_all_rows_of_a_batch_is_refused(
     what: str, spark: SparkSession, running: list[Any], tmp_path: Path
 ) -> None:
@@ -531,6 +533,10 @@ def test_what_needs_all_rows_of_a_batch_is_refused(
         out = keyed(order_by="x").process(Count(), schema)
     elif what == "two keyed inputs":
         out = keyed().connect(keyed()).process(Both(), schema)
+    elif what == "join in time":
+        rows = Source(spark).rows("key long, at long").withColumn("time", F.timestamp_seconds("at"))
+        one = keystate.keyed(rows.withWatermark("time", "0 seconds"), "key")
+        out = keystate.join_all([one, one], within=Time.seconds(1))
     else:
         factors = keystate.broadcast(Source(spark).rows(), FACTORS)
         out = keyed().connect(factors).process(Convert(), schema)

@@ -35,6 +35,8 @@ private[keystate] final case class JoinAll(
 
   override def toString: String = s"JoinAll(${streams.size} streams, $rule)"
 
+  override def notInRealTime: Option[String] = Some("A join in time")
+
   override def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): FunctionRunner = this
 
   /** A subtask keeps the projections from task to task. */

@@ -39,8 +39,8 @@ private[expression] final class JoinAllPass(
 
   /** Where a row of the first stream says whether it was in a result; None if it does not say so. */
   private val matched = rule match {
-    case Between(_, _, true) => Some(widths(0) - 1)
-    case _ => None
+    case _: Between => Some(widths(0) - 1)
+    case _: Within => None
   }
   private val lateUntil =
     if (join.late) context.lateWatermark.fold(Long.MinValue)(Micros.ofMillis) else Long.MinValue

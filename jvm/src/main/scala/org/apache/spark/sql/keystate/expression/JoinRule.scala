@@ -43,6 +43,8 @@ private[keystate] final case class Between(lower: Long, upper: Long, isOuter: Bo
 
 private[keystate] object Between {
 
-  /** The last field of what is stored of a row of the first stream, in an outer join. */
+  /** The last field of what is stored of a row of the first stream: whether it was in a result. It is
+    * there in an inner join too, which may go on as an outer one.
+    */
   val Matched = "_matched"
 }

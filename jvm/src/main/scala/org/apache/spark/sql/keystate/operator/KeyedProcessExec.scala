@@ -167,7 +167,7 @@ private[keystate] class KeyedProcessExec(
       stateSchemaVersion: Int
   ): List[StateSchemaValidationResult] = {
     StoreConfig.check(conf)
-    if (inRealTime) RealTimeChecks.ofInputs(second, order, conf)
+    if (inRealTime) RealTimeChecks.ofInputs(function, second, order, conf)
     val changes = new StateChanges(recorded, spec, getStateInfo)
     val written = KeystateErrors.inOperator(changes.operator) {
       for (key <- SystemColumnFamilies.keyOf(recorded) if recorded.exists(RecordedStates.isByKey))

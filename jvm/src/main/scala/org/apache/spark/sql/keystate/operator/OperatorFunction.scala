@@ -9,6 +9,9 @@ import org.apache.spark.sql.keystate.state.DueTimers
 /** The user's function of a keyed operator, in any language. */
 private[keystate] trait OperatorFunction extends Serializable {
 
+  /** Its name, if real-time mode refuses it; None if it can be used there. */
+  def notInRealTime: Option[String] = None
+
   /** Makes, on the driver, the object that runs the function in tasks. */
   def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): FunctionRunner
 }

@@ -13,11 +13,17 @@ private[operator] object RealTimeChecks {
   /** Throws if an operator needs all rows of a micro-batch. It is called before a broadcast stream
     * is collected, because collecting would take as long as a batch.
     */
-  def ofInputs(second: Option[SecondInput], order: Seq[SortOrder], conf: SQLConf): Unit = {
+  def ofInputs(
+      function: OperatorFunction,
+      second: Option[SecondInput],
+      order: Seq[SortOrder],
+      conf: SQLConf
+  ): Unit = {
     def refuse(what: String) = throw KeystateErrors.declaration(
       s"$what can't be used in real-time mode: it needs all rows of a micro-batch. Use another " +
         "trigger."
     )
+    function.notInRealTime.foreach(refuse)
     second.foreach { input =>
       input.role match {
         case InputRole.Initial => refuse("Initial state")

@@ -36,10 +36,7 @@ private final class JoinAllPlan(inputs: Seq[OperatorInput], spec: JoinAllSpec) {
     input.columns.filterNot(column => input.keys.exists(_.exprId == column.exprId))
   }
   private val keys = inputs.head.keys
-  private def marksMatches = spec.rule match {
-    case Between(_, _, isOuter) => isOuter
-    case _ => false
-  }
+  private def marksMatches = spec.rule.isInstanceOf[Between]
   private def unmatched = Alias(Literal(false), Between.Matched)()
 
   /** What is stored of each input: what is shown, and the time if it is a key. */

@@ -87,7 +87,7 @@ def main() -> None:
         sides, short = ([work / f"{size}{i}" for i in range(5)] for size in ("side", "short"))
         for seed, (side, other) in enumerate(zip(sides, short)):
             write_side(side, seed, args.rows, args.keys)
-            write_side(other, seed, args.rows // 20, args.keys // 20)
+            write_side(other, seed, args.rows // 4, args.keys // 4)
         if "asof" in args.what:
             as_of(spark, work, sides, args.rows, args.repeat)
         for what, count in STREAMS.items():
@@ -156,13 +156,16 @@ def of_many(
         "Spark's joins, Spark's RocksDB": (tower, STOCK),
     }
     counts = itertools.count()
-    for name, (build, settings) in ways.items():
+
+    def run(name: str, folders: list[Path]) -> tuple[float, int, int, int]:
+        build, settings = ways[name]
         with configured(spark, settings):
-            runs = [
-                measured(build(folders), work / f"many{len(sides)}-{next(counts)}")
-                for folders in [short, *[sides] * repeat]
-            ]
-        seconds, emitted, memory, disk = min(runs[1:])
+            return measured(build(folders), work / f"many{len(sides)}-{next(counts)}")
+
+    for name in ways:
+        run(name, short)
+    for name in ways:
+        seconds, emitted, memory, disk = min(run(name, sides) for _ in range(repeat))
         print(
             f"{name}: {seconds / rows / len(sides) * 1e6:.2f} µs a row, {emitted} results, "
             f"{memory / 1e6:.0f} MB of state, {disk / 1e6:.0f} MB of files",

@@ -116,6 +116,7 @@ from keystate.streams.connected import ConnectedStreams
 from keystate.streams.interval_join import IntervalJoin
 from keystate.streams.join_all import join_all
 from keystate.streams.keyed import KeyedStream, keyed
+from keystate.streams.patterns import match_recognize
 from keystate.streams.plain import DataStream, stream
 from keystate.streams.sinks import FileSink, TableSink
 from keystate.streams.union import union_keyed
@@ -236,6 +237,7 @@ __all__ = [
     "jar_path",
     "join_all",
     "keyed",
+    "match_recognize",
     "replay",
     "replay_dead_letters",
     "rescale",

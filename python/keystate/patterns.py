@@ -198,6 +198,8 @@ class Pattern:
         last = self._last()
         if last.group:
             raise DeclarationError("a group of a pattern can't be greedy")
+        if last.times is None:
+            raise DeclarationError(f"{last.title} of the pattern is greedy, but comes once")
         return self._with(greedy=True)
 
     def consecutive(self) -> Pattern:

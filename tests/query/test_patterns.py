@@ -323,14 +323,14 @@ def test_what_is_kept_is_what_may_be_returned(spark: Any, stream: Callable[..., 
                 events.run(build)
         else:
             events.run(build)
-        states = ("_waiting", "_matches", "_taken", "_rows")
+        states = ("_pattern", "_waiting", "_matches", "_taken", "_rows")
         place = str(events.checkpoint)
         return {s: keystate.admin.read_state(spark, place, state=s).count() for s in states}
 
     kept = sizes(pattern, rows=True)
     assert kept["_rows"] <= 2 and kept["_matches"] <= 2 and kept["_taken"] <= 2
     ended = sizes(pattern, rows=False)
-    assert ended["_matches"] == ended["_rows"] == ended["_taken"] == 0
+    assert ended["_matches"] == ended["_rows"] == ended["_taken"] == ended["_pattern"] == 0
     flat = sizes(endless, rows=False)
     assert flat["_rows"] == flat["_taken"] == 0
     assert flat["_matches"] > 300  # each number of failures may be followed by a success

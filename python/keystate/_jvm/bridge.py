@@ -213,6 +213,18 @@ def pattern(operator: PatternOperator) -> DataFrame:
         )
 
 
+def match_recognize(df: DataFrame, text: str, name: str | None) -> DataFrame:
+    """What SQL's MATCH_RECOGNIZE makes of a DataFrame.
+
+    Raises:
+        DeclarationError: the text makes no sense.
+    """
+    check_session(df)
+    jvm = _jvm(df.sparkSession)
+    with _keystate_errors(jvm, DeclarationError):
+        return jvm.frame(df.sparkSession, "matchRecognize", df, text, name or "")
+
+
 def add_files(
     df: DataFrame,
     batch_id: int,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pyspark.sql import Column
+from pyspark.sql import Column, DataFrame
 
 from keystate._jvm import bridge
 from keystate._operators.patterns import PatternOperator
@@ -46,3 +46,21 @@ class PatternStream:
             DeclarationError: the pattern makes no sense.
         """
         return ResultDataFrame(self._operator, bridge.pattern)
+
+
+def match_recognize(df: DataFrame, text: str, *, name: str | None = None) -> DataFrame:
+    """Finds the matches of a pattern that is written as in SQL's ``MATCH_RECOGNIZE``.
+
+    On a stream the first column of ORDER BY is that of the watermark, and a match goes out once no
+    preferred one can come: a last ``B+`` waits for the row that ends it, or for WITHIN.
+
+    Args:
+        df: a DataFrame; PARTITION BY gives the key.
+        text: what stands in the brackets of ``MATCH_RECOGNIZE (...)``, with Trino's grammar and
+            meaning, and Flink's ``WITHIN INTERVAL '5' MINUTE`` after PATTERN.
+        name: the operator's name, in messages and in savepoints.
+
+    Raises:
+        DeclarationError: the text makes no sense, or has what a stream can't know.
+    """
+    return bridge.match_recognize(df, text, name)

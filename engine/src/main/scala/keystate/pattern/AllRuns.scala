@@ -281,7 +281,7 @@ final class AllRuns[H](
 
   private def limit(): Unit = {
     if (!drops) throw KeystateErrors.tooManyRuns(runs.size, mostRuns)
-    val first = runs.sortBy(_.first).take(runs.size - mostRuns).map(_.id).toSet
+    val first = runs.sortBy(run => (run.first, run.id)).take(runs.size - mostRuns).map(_.id).toSet
     runs.filterInPlace(run => !first(run.id))
     dropped += first.size
   }

@@ -69,9 +69,7 @@ final case class Times(
     most: Option[Int],
     optional: Boolean = false,
     skips: Skips = Skips.ToNext
-) {
-  def isOne: Boolean = least == 1 && most.contains(1)
-}
+)
 
 object Times {
   val One: Times = Times(1, Some(1))

@@ -204,7 +204,6 @@ private final class PatternChecks(pattern: Pattern) {
 
   private def check(rows: Part.Rows): Unit = {
     check(rows, rows.times)
-    if (rows.greedy && rows.times.isOne) refuse(rows, "is greedy, but comes once.")
     if (rows.greedy && rows.times.skips == Skips.Any)
       refuse(rows, "is greedy and allows combinations: it can't do both.")
     if (rows.until.nonEmpty && rows.times.most.nonEmpty) refuse(rows, UntilWithoutLoop)

@@ -40,7 +40,7 @@ final class RandomPatterns(chance: Random) {
       Option.when(often(85))(condition()),
       one(Skips.all: _*),
       times,
-      greedy = !times.isOne && times.skips != Skips.Any && often(25),
+      greedy = times != Times.One && times.skips != Skips.Any && often(25),
       until = Option.when(times.most.isEmpty && often(20))(condition()),
       within = Option.when(often(10))(1L + chance.nextInt(4))
     )

@@ -445,6 +445,11 @@ final class KeyedOps[T](data: Dataset[T]) {
   def writeOutputs(main: (Dataset[T], Long) => Unit)(side: SideWrite[_]*): DataStreamWriter[_] =
     SideOutputs.write(data, Some(main), side)
 
+  /** What SQL's `MATCH_RECOGNIZE (...)` makes of the Dataset; the text is what is in its brackets.
+    * Text that makes no sense is `KEYSTATE_DECLARATION`.
+    */
+  def matchRecognize(text: String): DataFrame = ScalaBridge.matchRecognize(data, text)
+
   /** The Dataset's rows without keys, and so without keyed state and timers. */
   def stream: DataStream[T] = new DataStream(data)
 

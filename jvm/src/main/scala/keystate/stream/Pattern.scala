@@ -76,7 +76,13 @@ final class Pattern private (
   }
 
   /** Leaves no element to the next part that could be one of the last part. */
-  def greedy(): Pattern = change(_.copy(greedy = true), onGroup = false)
+  def greedy(): Pattern = change(
+    part => {
+      if (!part.quantified) refuse("is greedy, but comes once")
+      part.copy(greedy = true)
+    },
+    onGroup = false
+  )
 
   /** Skips no element between two of the last part. */
   def consecutive(): Pattern = between(Skips.None)

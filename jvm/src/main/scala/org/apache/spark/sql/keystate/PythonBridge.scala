@@ -30,7 +30,7 @@ import org.apache.spark.sql.keystate.files.CheckpointFiles
 import org.apache.spark.sql.keystate.operator.InputRole
 import org.apache.spark.sql.keystate.plan.{
   AggregatePlan, AggregateSpec, AsOfPlan, AsOfSpec, JoinAllPlan, JoinAllSpec, KeyedProcess,
-  OperatorInput, PatternPlan, PatternSpec
+  MatchRecognizePlan, OperatorInput, PatternPlan, PatternSpec
 }
 import org.apache.spark.sql.keystate.python.PythonOperatorFunction
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
@@ -153,6 +153,19 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
       PatternSpec.fromJson(spec)
     )
     ClassicDataset.ofRows(session, plan)
+  }
+
+  /** What `MATCH_RECOGNIZE (...)` of SQL makes of a DataFrame.
+    *
+    * @param text
+    *   what is in its brackets
+    * @param name
+    *   the operator's name; empty if it has none
+    */
+  def matchRecognize(rows: Dataset[_], text: String, name: String): DataFrame = {
+    RealTimeSession.prepare(session)
+    val df = rows.asInstanceOf[ClassicDataset[_]]
+    ClassicDataset.ofRows(session, MatchRecognizePlan.of(df, text, Option(name).filter(_.nonEmpty)))
   }
 
   /** An as-of join of two keyed DataFrames.

@@ -68,7 +68,7 @@ private[expression] final class PatternEntries(
   private var key: KeyAtHand = _
 
   def updated: Long = counted.updated + matches.updated + links.updated + rows.updated
-  def removed: Long = matches.removed + links.removed + rows.removed
+  def removed: Long = counted.removed + matches.removed + links.removed + rows.removed
 
   def begin(key: KeyAtHand): Unit = {
     this.key = key
@@ -78,11 +78,14 @@ private[expression] final class PatternEntries(
     rows.begin(key, counters.rows)
   }
 
-  def write(): Unit = {
+  /** @param isOver
+    *   whether nothing of the key is needed any more
+    */
+  def write(isOver: Boolean): Unit = {
     matches.write()
     links.write()
     rows.write()
-    counted.write(key, counters)
+    if (isOver) counted.remove(key, counters) else counted.write(key, counters)
   }
 }
 
@@ -211,7 +214,8 @@ private[expression] final class AllRunsOfKey(
     entries.taken.sweep(entries.counters, driver.runs.map(_.history.taken)).foreach { needed =>
       entries.rows.all.foreach { case (row, _) => if (!needed(row)) entries.rows.remove(row) }
     }
-    entries.write()
+    // Else matches are numbered on.
+    entries.write(isOver = driver.runs.isEmpty && !pattern.output.allRows)
   }
 }
 
@@ -328,7 +332,7 @@ private[expression] final class PreferredOfKey(
     entries.taken.sweep(counters, ends): Unit
     val needed = driver.needed - earlier.furthest
     entries.rows.all.foreach { case (row, _) => if (row < needed) entries.rows.remove(row) }
-    entries.write()
+    entries.write(isOver = false)
   }
 }
 

@@ -71,8 +71,12 @@ private[expression] final class NumberedRows(entries: FamilyEntries, of: StructT
 /** A key whose rows are matched. */
 private[expression] final case class KeyAtHand(group: Int, bytes: Array[Byte])
 
-/** What is counted of a key; see [[PatternMatch.CountersType]]. */
-private[expression] final class Counters(values: Array[Long]) {
+/** What is counted of a key; see [[PatternMatch.CountersType]].
+  *
+  * @param isStored
+  *   whether there is an entry for them
+  */
+private[expression] final class Counters(values: Array[Long], val isStored: Boolean) {
   var rows: Long = values(0)
   var matches: Long = values(1)
   var found: Long = values(2)
@@ -102,12 +106,19 @@ private[expression] final class StoredCounters(entries: FamilyEntries) {
 
   def read(key: KeyAtHand): Counters = {
     val stored = counted.get(key.group, key.bytes)
-    if (stored == null) new Counters(Array(0L, 0L, 0L, 0L, 0L, 0L, 0L, 0L, -1L, -1L))
+    if (stored == null)
+      new Counters(Array(0L, 0L, 0L, 0L, 0L, 0L, 0L, 0L, -1L, -1L), isStored = false)
     else {
       StateRows.point(row, stored)
-      new Counters(Array.tabulate(width)(row.getLong))
+      new Counters(Array.tabulate(width)(row.getLong), isStored = true)
     }
   }
+
+  /** Begins to count anew when rows come again: nothing is left of a key. */
+  def remove(key: KeyAtHand, counters: Counters): Unit =
+    if (counters.isStored) counted.remove(key.group, key.bytes)
+
+  def removed: Long = counted.removed
 
   def write(key: KeyAtHand, counters: Counters): Unit = counters.changed.foreach { values =>
     val row = new GenericInternalRow(values.map(value => value: Any))

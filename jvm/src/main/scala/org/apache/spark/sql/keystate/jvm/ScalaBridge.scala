@@ -24,7 +24,7 @@ import org.apache.spark.sql.keystate.jvm.state.JvmStateSpec
 import org.apache.spark.sql.keystate.operator.InputRole
 import org.apache.spark.sql.keystate.plan.{
   AggregatePlan, AggregateSpec, AsOfPlan, AsOfSpec, JoinAllPlan, JoinAllSpec, KeyedProcess,
-  LateOutput, OperatorInput, PatternPlan, PatternSides, PatternSpec
+  LateOutput, MatchRecognizePlan, OperatorInput, PatternPlan, PatternSides, PatternSpec
 }
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
 import org.apache.spark.sql.keystate.spec.StateKind
@@ -206,6 +206,14 @@ object ScalaBridge {
     val sides = PatternSides(rows.late, limits.timeouts.map(_.id))
     val plan = PatternPlan.of(rows.df, rows.input, conditions, results, spec, sides)
     ClassicDataset.ofRows(rows.df.sparkSession, plan)
+  }
+
+  /** What SQL's `MATCH_RECOGNIZE (...)` makes of a Dataset. */
+  def matchRecognize(data: Dataset[_], text: String): DataFrame = {
+    val df = classic(data)
+    checkExtension(df.sparkSession)
+    RealTimeSession.prepare(df.sparkSession)
+    ClassicDataset.ofRows(df.sparkSession, MatchRecognizePlan.of(df, text, None))
   }
 
   /** An input of an operator.

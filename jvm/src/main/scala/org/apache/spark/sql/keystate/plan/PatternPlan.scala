@@ -14,7 +14,7 @@ import org.apache.spark.sql.functions.lit
 import org.apache.spark.sql.types._
 
 import keystate.errors.KeystateErrors
-import keystate.pattern.{Automaton, Part, PatternCompiler}
+import keystate.pattern.{AfterMatch, Automaton, Part, PatternCompiler}
 import org.apache.spark.sql.keystate.encoding.StoredOrder
 import org.apache.spark.sql.keystate.expression._
 import org.apache.spark.sql.keystate.operator.InputRows
@@ -35,6 +35,9 @@ private[keystate] object PatternPlan {
   val MatchNumber = "match_number"
   val MatchPart = "match_part"
 
+  /** The name of the key of text that has no PARTITION BY. */
+  private[plan] val NoKey = "_no_partition"
+
   /** @param conditions
     *   by their numbers
     * @param results
@@ -50,6 +53,16 @@ private[keystate] object PatternPlan {
     val automaton = PatternCompiler.compile(spec.pattern, spec.after.letter)
     val letters = automaton.letters.zipWithIndex.map { case (name, i) => name -> Set(i) }.toMap
     val references = new PatternReferences(df, letters)
+    val planned = PlannedPattern(
+      spec.name,
+      spec.maxParallelism,
+      spec.after,
+      _ => PatternFinding.All(spec.mostMatches, spec.drops),
+      spec.allRows,
+      late = spec.late,
+      timeouts = spec.timeouts,
+      record = record(spec, automaton)
+    )
     val plan = new PatternPlan(
       df,
       input,
@@ -57,7 +70,7 @@ private[keystate] object PatternPlan {
       references,
       conditions.map(condition => references.take(written(condition))),
       results.map(result => named(written(result), references)),
-      spec
+      planned
     )
     plan.plan
   }
@@ -86,20 +99,42 @@ private[keystate] object PatternPlan {
   /** An expression as it is written: relies on columns being trees that Spark analyses later. */
   private def written(column: Column): Expression = ColumnNodeToExpressionConverter(column.node)
 
+  /** What partial matches of a pattern of parts depend on. A condition on a row may change. */
+  private def record(spec: PatternSpec, automaton: Automaton): Seq[(String, String)] = {
+    def told(part: Part): Seq[(String, String)] = part match {
+      case group: Part.Group =>
+        val same = group.copy(parts = Nil, until = group.until.map(_ => 0))
+        group.parts.flatMap(told) :+ (group.name -> same.toString)
+      case rows: Part.Rows =>
+        val same = rows.copy(condition = None, until = rows.until.map(_ => 0))
+        Seq(s"part '${rows.name}'" -> same.toString)
+      case absent: Part.Absent =>
+        Seq(s"part '${absent.name}'" -> absent.copy(condition = 0).toString)
+    }
+    spec.pattern.parts.flatMap(told) ++ Seq(
+      "the order of parts" -> automaton.letters.mkString(", "),
+      "within" -> spec.pattern.within.fold("none")(_.toString),
+      "what is skipped after a match" -> spec.after.toString
+    )
+  }
+
   private def named(result: Expression, references: PatternReferences) = result match {
     case Alias(child, name) => name -> references.take(child)
     case other => toPrettySQL(other) -> references.take(other)
   }
 }
 
-private final class PatternPlan(
+/** @param results
+  *   the names and values of the columns of a match
+  */
+private[plan] final class PatternPlan(
     df: ClassicDataset[_],
     input: OperatorInput,
     automaton: Automaton,
     references: PatternReferences,
     conditions: Seq[Expression],
     results: Seq[(String, Expression)],
-    spec: PatternSpec
+    spec: PlannedPattern
 ) {
   import PatternPlan._
 
@@ -108,7 +143,8 @@ private final class PatternPlan(
   private val read = new ReadColumns(input.child.output)
   private val order = input.rows.order
 
-  private val time: Attribute = order.headOption.map(_.child) match {
+  /** The column of the time. Text over a table can do without. */
+  private val time: Option[Attribute] = order.headOption.map(_.child) match {
     case Some(time: Attribute) if time.dataType == TimestampType =>
       if (order.head.direction != Ascending)
         throw KeystateErrors.declaration(s"Rows are matched by '${time.name}' ascending.")
@@ -116,32 +152,66 @@ private final class PatternPlan(
         throw KeystateErrors.declaration(
           s"The time column '${time.name}' has no watermark: call withWatermark on it before keying."
         )
-      time
+      Some(time)
+    case _ if spec.isText && !isStreaming && automaton.within.isEmpty => None
     case other =>
       throw KeystateErrors.declaration(
-        "A pattern's order_by begins with the column of the time, a timestamp, but there is " +
+        "A pattern's order begins with the column of the time, a timestamp, but there is " +
           s"${other.fold("none")(_.sql)}."
       )
   }
 
   private val functions = references.functions
+
+  /** Values that earlier rows had, as columns. */
+  private val earlier: Seq[Expression] =
+    if (references.lags.isEmpty) Nil
+    else {
+      val values = references.lags.zipWithIndex.map { case ((value, _), i) =>
+        column(value).as(PatternReferences.lag(i))
+      }
+      df.select(values: _*).queryExecution.analyzed.expressions.map(_.children.head)
+    }
+
+  /** The input, with columns that the operator adds: earlier values, and what is told of a match. */
+  private val widened: ClassicDataset[_] =
+    if (!spec.isText) df
+    else {
+      val lags = earlier.zipWithIndex.map { case (value, i) =>
+        lit(null).cast(value.dataType).as(PatternReferences.lag(i))
+      }
+      val told = Seq(
+        PatternReferences.Letter -> StringType,
+        PatternReferences.Number -> LongType,
+        PatternReferences.Time -> TimestampType
+      ).map { case (name, of) => lit(null).cast(of).as(name) }
+      df.select(df.col("*") +: (lags ++ told): _*)
+    }
+  private val added: Seq[Attribute] =
+    widened.queryExecution.analyzed.output.drop(df.queryExecution.analyzed.output.size)
+  private val lagColumns = added.take(earlier.size)
+  private val toldColumns = added.drop(earlier.size)
+
   private val analysed: Seq[AnalysedAggregate] =
     if (functions.isEmpty) Nil
     else {
       val calls = functions.zipWithIndex.map { case (function, i) =>
         column(function.call).as(PatternReferences.column(i))
       }
-      AnalysedAggregates.of(df, Nil, Nil, calls)
+      AnalysedAggregates.of(widened, Nil, Nil, calls)
     }
 
-  /** The input, with a column for each function's value. */
+  /** The input, with a column for each function's value, and for that at the end of a match. */
   private val extended: ClassicDataset[_] = {
     val values = analysed.map(one => lit(null).cast(one.value.dataType).as(one.name))
-    df.select(df.col("*") +: values: _*)
+    val ends = analysed.map { one =>
+      lit(null).cast(one.value.dataType).as(PatternReferences.atEnd(one.name))
+    }
+    widened.select(widened.col("*") +: (values ++ ends): _*)
   }
 
   private val placeholders: Map[ExprId, Int] = extended.queryExecution.analyzed.output
-    .takeRight(functions.size)
+    .takeRight(2 * functions.size)
     .map(_.exprId)
     .zipWithIndex
     .toMap
@@ -162,7 +232,14 @@ private final class PatternPlan(
     }
 
   private def asks(value: Expression): Set[Int] =
-    value.references.toSeq.flatMap(column => placeholders.get(column.exprId)).toSet
+    value.references.toSeq
+      .flatMap(column => placeholders.get(column.exprId))
+      .map(_ % functions.size)
+      .toSet
+
+  private def isOfRow(value: Expression) =
+    asks(value).isEmpty && !value.references.exists(isAdded)
+  private def isAdded(column: Attribute) = added.exists(_.exprId == column.exprId)
 
   private val resolvedConditions = resolved(conditions)
   private val resolvedResults = results.map(_._1).zip(resolved(results.map(_._2)))
@@ -184,32 +261,45 @@ private final class PatternPlan(
   private def calls(of: Seq[Int]): Seq[(FilteredFunction, Attribute)] = of.flatMap { i =>
     val flag = functions(i).letters.map(letters => flags.find(_._2 == letters).get._1)
     analysed(i).calls.map { call =>
-      val function = call.function.mapChildren(read(_)).asInstanceOf[AggregateFunction]
+      val function = call.function.mapChildren(argument).asInstanceOf[AggregateFunction]
       FilteredFunction(function, flag) -> call.result
     }
   }
+
+  private def argument(value: Expression): Expression =
+    if (!value.references.exists(isAdded)) read(value)
+    else value.transform { case column: Attribute if !isAdded(column) => read.column(column) }
 
   private val ofConditions = calls(askedByConditions)
   private val ofResults = calls(askedByResults)
 
   /** Whether the results of a match are computed of its rows: their buffers would grow with it. */
-  private val isAtEnd = ofResults.exists(!_._1.function.aggBufferAttributes.forall { buffer =>
-    UnsafeRow.isFixedLength(buffer.dataType) || buffer.dataType == StringType
-  })
+  private val isAtEnd =
+    spec.isText || ofResults.exists(!_._1.function.aggBufferAttributes.forall { buffer =>
+      UnsafeRow.isFixedLength(buffer.dataType) || buffer.dataType == StringType
+    })
+
+  /** The results at the end of a match, beside those so far. */
+  private val ends: Map[ExprId, Attribute] =
+    ofResults.map { case (_, result) => result.exprId -> result.newInstance() }.toMap
 
   /** A value with the results of functions in the place of the columns for them. */
-  private def valued(value: Expression): Expression = value.transform {
+  private def valued(value: Expression): Expression = value.transformUp {
     case column: Attribute if placeholders.contains(column.exprId) =>
-      AnalysedAggregates.replaced(analysed(placeholders(column.exprId)).value)
+      val number = placeholders(column.exprId)
+      val of = AnalysedAggregates.replaced(analysed(number % functions.size).value)
+      if (number < functions.size) of
+      else of.transform { case result: Attribute => ends.getOrElse(result.exprId, result) }
   }
 
   private val compiledConditions: Seq[CompiledCondition] = resolvedConditions.map { condition =>
-    val (ofRow, ofRun) = conjuncts(condition).partition(asks(_).isEmpty)
+    val (ofRow, ofRun) = conjuncts(condition).partition(isOfRow)
     CompiledCondition(
       ofRow.reduceOption(And).map(read.column),
       ofRun.reduceOption(And).map { condition =>
         AnalysedAggregates.replaced(valued(readable(condition)))
-      }
+      },
+      ofRun.exists(asks(_).nonEmpty)
     )
   }
 
@@ -220,9 +310,9 @@ private final class PatternPlan(
 
   /** What only a plan can compute becomes a column. */
   private def readable(value: Expression): Expression = value match {
-    case column: Attribute if placeholders.contains(column.exprId) => column
+    case column: Attribute if placeholders.contains(column.exprId) || isAdded(column) => column
     case column: Attribute => read.column(column)
-    case part if asks(part).isEmpty && needsPlan(part) => read.column(part)
+    case part if isOfRow(part) && needsPlan(part) => read.column(part)
     case other => other.mapChildren(readable)
   }
 
@@ -233,11 +323,12 @@ private final class PatternPlan(
     TreePattern.SCALA_UDF
   )
 
-  private val ties = order.drop(1).map(_.mapChildren(read(_)).asInstanceOf[SortOrder])
+  private val lags = earlier.map(read.column)
+  private val ties = order.drop(time.size).map(_.mapChildren(read(_)).asInstanceOf[SortOrder])
 
   private val rows: OperatorInput = {
     val kept = if (spec.late.nonEmpty || spec.allRows) input.columns else Nil
-    val columns = (kept ++ input.keys ++ Seq(time) ++ read.made ++ read.columns)
+    val columns = (kept ++ input.keys ++ time ++ read.made ++ read.columns)
       .distinctBy(_.exprId)
     val below = Project(columns, input.child)
     OperatorInput(below, InputRows(input.keys, below.output, Nil))
@@ -252,19 +343,21 @@ private final class PatternPlan(
   private val body = PatternMatch(
     automaton,
     spec.after,
-    PatternFinding.All(spec.mostMatches, spec.drops),
+    spec.finding(!compiledConditions.exists(_.looksBack)),
     PatternRows(
       rows.columns,
-      Some(position(time)),
+      time.map(position),
       ties,
-      Nil,
+      lagColumns.zip(lags).zip(references.lags).map { case ((column, of), (_, by)) =>
+        PatternLag(column, position(of), by)
+      },
       flags,
-      AttributeReference("_letter", StringType)()
+      toldColumns.headOption.getOrElse(AttributeReference("_letter", StringType)())
     ),
     compiledConditions.map { condition =>
       val first = condition.ofRow.map(position)
       condition.ofRun.fold[PatternCondition](PatternCondition.OfRow(first.get)) {
-        PatternCondition.OfRun(first, _, looksBack = true)
+        PatternCondition.OfRun(first, _, condition.looksBack)
       }
     },
     inRun.map(_._1),
@@ -273,8 +366,8 @@ private final class PatternPlan(
     PatternOutput(
       spec.allRows,
       ofResults.size,
-      showsEmpty = false,
-      showsUnmatched = false,
+      spec.showsEmpty,
+      spec.showsUnmatched,
       spec.late.map(_ => input.columns.size),
       spec.timeouts.nonEmpty
     )
@@ -288,7 +381,7 @@ private final class PatternPlan(
       StructField(s"_key$i", key.dataType, key.nullable)
     }
     val told = Seq(
-      StructField(time.name, TimestampType),
+      StructField(time.fold("_time")(_.name), TimestampType),
       StructField("_number", LongType),
       StructField("_part", StringType)
     )
@@ -299,7 +392,7 @@ private final class PatternPlan(
     val values = ofResults.zipWithIndex.map { case ((call, _), i) =>
       StructField(s"_result$i", call.function.dataType)
     }
-    StructType(keys ++ told ++ ofRow ++ values)
+    StructType(keys ++ told ++ ofRow ++ values ++ (if (spec.allRows) values else Nil))
   }
 
   def plan: LogicalPlan = {
@@ -345,33 +438,67 @@ private final class PatternPlan(
     val Seq(when, number, part) = of.slice(keys.size, keys.size + 3): @unchecked
     val others = of.drop(keys.size + 3)
     val at = shown(when, MatchTime)
-    if (spec.allRows) {
-      val columns = input.columns.map { column =>
-        Alias(value(others(position(column))), column.name)(explicitMetadata = Some(Metadata.empty))
+    def columns(shown: Seq[Attribute]) = shown.map { column =>
+      Alias(value(others(position(column))), column.name)(explicitMetadata = Some(Metadata.empty))
+    }
+    val named = input.keys.zip(keys).map { case (key, column) => shown(column, key.name) }
+    val made = results(
+      if (spec.allRows) others.drop(rows.columns.size) else others,
+      keys,
+      Map(PatternReferences.Number -> number, PatternReferences.Time -> when)
+    )
+    if (spec.isText) {
+      val shownKeys = named.filterNot(_.name == NoKey)
+      if (!spec.allRows) shownKeys ++ made
+      else {
+        val ordered = order.map(_.child).collect { case column: Attribute => column }
+        val first = input.keys.filterNot(_.name == NoKey).filter(position(_) >= 0)
+        val told = (first ++ ordered).distinctBy(_.exprId)
+        val rest = input.columns.filterNot(column => told.exists(_.exprId == column.exprId))
+        columns(told) ++ made ++ columns(rest)
       }
-      columns ++ Seq(at, shown(number, MatchNumber), shown(part, MatchPart))
-    } else {
-      val named = input.keys.zip(keys).map { case (key, column) => shown(column, key.name) }
-      val made = ofResults.map(_._2.exprId).zip(others).toMap
-      val told = input.keys.map(_.exprId).zip(keys).toMap
-      named ++ Seq(at) ++ resolvedResults.map { case (name, result) =>
-        val of = valued(result).transformUp {
-          case column: Attribute if made.contains(column.exprId) => value(made(column.exprId))
-          case column: Attribute if told.contains(column.exprId) => value(told(column.exprId))
-          case column: Attribute =>
-            throw KeystateErrors.declaration(
-              s"'${column.name}' in result '$name' is a column of many rows: say which one, as " +
-                s"first(part.${column.name})."
-            )
-        }
-        Alias(of, name)()
+    } else if (spec.allRows)
+      columns(input.columns) ++ Seq(at, shown(number, MatchNumber), shown(part, MatchPart))
+    else named ++ Seq(at) ++ made
+  }
+
+  /** @param values
+    *   the results of functions: those so far, and then those of the whole match, if rows are shown
+    */
+  private def results(
+      values: Seq[NamedExpression],
+      keys: Seq[NamedExpression],
+      told: Map[String, NamedExpression]
+  ): Seq[NamedExpression] = {
+    def plain(column: NamedExpression) = column match {
+      case Alias(child, _) => child
+      case other => other
+    }
+    val running = ofResults.map(_._2.exprId).zip(values)
+    val whole =
+      ofResults.map(one => ends(one._2.exprId).exprId).zip(values.takeRight(ofResults.size))
+    val ofKeys = if (spec.isText) Nil else input.keys.map(_.exprId).zip(keys)
+    val ofMatch = toldColumns.drop(1).map(column => column.exprId -> told(column.name))
+    val known = (running ++ whole ++ ofKeys ++ ofMatch).toMap
+    resolvedResults.map { case (name, result) =>
+      val of = valued(result).transformUp {
+        case column: Attribute if known.contains(column.exprId) => plain(known(column.exprId))
+        case column: Attribute =>
+          throw KeystateErrors.declaration(
+            s"'${column.name}' in result '$name' is a column of many rows: say which one, as " +
+              s"first(part.${column.name})."
+          )
       }
+      val isTime = toldColumns.lift(2).exists(time => result.semanticEquals(time))
+      val mark = if (isTime) told(PatternReferences.Time).metadata else Metadata.empty
+      Alias(of, name)(explicitMetadata = Some(mark))
     }
   }
 
   private def checkNames(): Unit = {
     val names =
-      if (spec.allRows) input.columns.map(_.name) ++ Seq(MatchTime, MatchNumber, MatchPart)
+      if (spec.isText) input.keys.map(_.name) ++ results.map(_._1)
+      else if (spec.allRows) input.columns.map(_.name) ++ Seq(MatchTime, MatchNumber, MatchPart)
       else input.keys.map(_.name) ++ Seq(MatchTime) ++ results.map(_._1)
     names.diff(names.distinctBy(_.toLowerCase)).headOption.foreach { name =>
       throw KeystateErrors.declaration(
@@ -411,16 +538,6 @@ private final class PatternPlan(
 
   /** What partial matches depend on. A condition on a row may change. */
   private def record: PatternRecord = {
-    def told(part: Part): Seq[(String, String)] = part match {
-      case group: Part.Group =>
-        group.parts.flatMap(told) :+
-          (group.name -> group.copy(parts = Nil, until = group.until.map(_ => 0)).toString)
-      case taken: Part.Rows =>
-        val same = taken.copy(condition = None, until = taken.until.map(_ => 0))
-        Seq(s"part '${taken.name}'" -> same.toString)
-      case absent: Part.Absent =>
-        Seq(s"part '${absent.name}'" -> absent.copy(condition = 0).toString)
-    }
     val buffers = inRun.map { case (call, _) =>
       val types = call.function.aggBufferAttributes.map(_.dataType.sql).mkString(", ")
       val of =
@@ -428,10 +545,7 @@ private final class PatternPlan(
       s"${call.function.prettyName} of ${of.getOrElse("all")} ($types)"
     }
     PatternRecord(
-      spec.pattern.parts.flatMap(told) ++ Seq(
-        "the order of parts" -> automaton.letters.mkString(", "),
-        "within" -> spec.pattern.within.fold("none")(_.toString),
-        "what is skipped after a match" -> spec.after.toString,
+      spec.record ++ Seq(
         "what is kept of functions" -> buffers.mkString("; "),
         "whether rows are kept" -> body.keepsRows.toString
       )
@@ -439,9 +553,38 @@ private final class PatternPlan(
   }
 }
 
+/** What the operator of a pattern does, however the pattern was written.
+  *
+  * @param finding
+  *   which matches are wanted, by whether no condition looks at what a run has taken
+  * @param record
+  *   what partial matches depend on, by its names
+  * @param isText
+  *   whether it was written as SQL, which has other columns
+  */
+private[plan] final case class PlannedPattern(
+    name: Option[String],
+    maxParallelism: Option[Int],
+    after: AfterMatch,
+    finding: Boolean => PatternFinding,
+    allRows: Boolean,
+    showsEmpty: Boolean = false,
+    showsUnmatched: Boolean = false,
+    late: Option[String] = None,
+    timeouts: Option[String] = None,
+    record: Seq[(String, String)] = Nil,
+    isText: Boolean = false
+)
+
 /** @param ofRow
   *   a column that has to be true
   * @param ofRun
   *   what has to be true besides
+  * @param looksBack
+  *   whether that asks for results of functions
   */
-private final case class CompiledCondition(ofRow: Option[Attribute], ofRun: Option[Expression])
+private final case class CompiledCondition(
+    ofRow: Option[Attribute],
+    ofRun: Option[Expression],
+    looksBack: Boolean
+)

@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.FunctionIdentifier
 import org.apache.spark.sql.catalyst.analysis.{
   UnresolvedAttribute, UnresolvedFunction, UnresolvedStar
 }
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateExpression
 import org.apache.spark.sql.catalyst.expressions.{Expression, Literal}
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 
@@ -39,9 +40,13 @@ private[plan] class PatternReferences(df: ClassicDataset[_], letters: Map[String
   /** The functions that were taken out, by their numbers. */
   def functions: Seq[LetterFunction] = found.toSeq
 
+  /** Values of earlier rows, and how many rows before, by their numbers: see `lag`. */
+  def lags: Seq[(Expression, Int)] = Nil
+
   /** The expression with a column of its own, see `PatternReferences.column`, for each function. */
   def take(expression: Expression): Expression = expression match {
     case call: UnresolvedFunction if isAggregate(call) => aggregate(call)
+    case call: AggregateExpression => aggregate(call) // of FIRST and LAST Spark's parser makes it
     case column: UnresolvedAttribute if letterOf(column.nameParts).nonEmpty => bare(column)
     case other => other.mapChildren(take)
   }
@@ -69,11 +74,16 @@ private[plan] class PatternReferences(df: ClassicDataset[_], letters: Map[String
     UnresolvedAttribute(Seq(PatternReferences.column(if (known < 0) found.size - 1 else known)))
   }
 
-  protected def aggregate(call: UnresolvedFunction): Expression = {
-    if (call.filter.nonEmpty)
+  protected def aggregate(call: Expression): Expression = {
+    val isFiltered = call match {
+      case call: UnresolvedFunction => call.filter.nonEmpty
+      case call: AggregateExpression => call.filter.nonEmpty
+      case _ => false
+    }
+    if (isFiltered)
       throw KeystateErrors.declaration(
-        s"FILTER can't be used in a pattern: '${call.nameParts.last}' is over rows of a part; use a " +
-          "CASE in its argument."
+        "FILTER can't be used in a pattern, for functions are over rows of a part: use a CASE in the " +
+          "argument."
       )
     val (plain, names) = stripped(call)
     add(plain, names)
@@ -106,6 +116,19 @@ private[plan] class PatternReferences(df: ClassicDataset[_], letters: Map[String
 
 private[plan] object PatternReferences {
 
-  /** The name of the column for a function. */
+  /** The name of the column for a function; that for its value at the end of a match; that for the
+    * value of an earlier row.
+    */
   def column(number: Int): String = s"_pattern_$number"
+  def atEnd(column: String): String = s"${column}_end"
+  def lag(number: Int): String = s"_pattern_lag$number"
+
+  /** The columns with the name of a row's letter, and with the number and the time of its match. */
+  val Letter = "_pattern_letter"
+  val Number = "_pattern_number"
+  val Time = "_pattern_time"
+
+  /** Functions that stand for what comes before a call in the text. */
+  val Running = "_pattern_running"
+  val Final = "_pattern_final"
 }

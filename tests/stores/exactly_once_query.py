@@ -2,7 +2,7 @@
 
 python exactly_once_query.py FOLDER SERVERS TOPIC SINK MASTER PARTITIONS SETTINGS
 
-Settings that don't begin with `spark.` are options of the sink.
+Settings that don't begin with `spark.` are options of the sink; `checkpoint` is the folder's name.
 
 With the sink `read` nothing runs, but what consumers of committed records see is written into
 `FOLDER/read.json`.
@@ -39,6 +39,7 @@ def main() -> None:
     place, servers, topic, sink, master, partitions, told = sys.argv[1:]
     folder = Path(place)
     settings = json.loads(told)
+    checkpoint = settings.pop("checkpoint", "checkpoint")
     options = {name: settings.pop(name) for name in list(settings) if not name.startswith("spark.")}
     jars = jars_for_spark("kafka-spark", **KAFKA_SOURCE)
     builder = sessions.builder(master, partitions).config("spark.jars", jars)
@@ -60,7 +61,7 @@ def main() -> None:
         .option("kafka.bootstrap.servers", servers)
         .option("topic", topic)
         .options(**options)
-        .option("checkpointLocation", f"fault://{folder / 'checkpoint'}")
+        .option("checkpointLocation", f"fault://{folder / checkpoint}")
         .trigger(availableNow=True)
         .start()
     )

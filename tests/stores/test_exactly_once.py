@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from keystate import admin
 
 from tests.fault import batch_files
 from tests.fault import restart_query as query
@@ -166,6 +167,27 @@ def test_two_attempts_publish(tmp_path: Path, servers: str) -> None:
     run.check()
 
 
+def test_savepoints(spark: Any, tmp_path: Path, servers: str) -> None:
+    """A savepoint has what was not published; the checkpoint that it left behind is refused."""
+    run = Run(tmp_path, servers)
+    run.plan.add("before it publishes", "renamed", 1, "halt", r"commits/5$")
+    with run.start("local[2]") as driver:
+        assert driver.wait() != 0
+    batch_files.keep_a_file_a_batch(tmp_path)
+    admin.savepoint(str(tmp_path / "checkpoint"), str(tmp_path / "copy"), spark=spark)
+    with run.start("local[2]", checkpoint="copy") as driver:
+        assert driver.wait() == 0, driver.log
+    run.check(leftovers=True)
+    with run.start("local[2]") as driver:
+        assert driver.wait() != 0
+        assert "KEYSTATE_SINK_AHEAD" in driver.log
+    # Nothing was published by that.
+    run.check(leftovers=True)
+    with run.start("local[2]", sinkId="another") as driver:
+        assert driver.wait() == 0, driver.log
+    assert len(run.read()) == len(run.expected) + 15 * query.ROWS
+
+
 def test_broker_killed(tmp_path: Path, broker: Broker) -> None:
     run = Run(tmp_path, broker.address)
     with run.start("local[2]") as driver:
@@ -179,10 +201,15 @@ def test_broker_killed(tmp_path: Path, broker: Broker) -> None:
 
 
 def test_killed_at_random(tmp_path: Path, servers: str) -> None:
-    """Executors and drivers, with other partitions each time."""
-    run = Run(tmp_path, servers)
-    kill_until_done(run)
-    run.check()
+    """Executors and drivers, with other partitions each time, KEYSTATE_KILLS times or a few."""
+    wanted, killed = int(os.environ.get("KEYSTATE_KILLS", "1")), 0
+    while killed < wanted:
+        folder = tmp_path / f"{killed}"
+        folder.mkdir()
+        run = Run(folder, servers)
+        killed += kill_until_done(run)
+        run.check(leftovers=True)
+    print(f"{killed} kills")
 
 
 def test_sparks_sink_writes_twice(tmp_path: Path, servers: str) -> None:
@@ -203,7 +230,7 @@ def kill_until_done(run: Run) -> int:
     kills = 0
     while committed(run.folder) < query.FILES:
         before = committed(run.folder)
-        with run.start(CLUSTER, rng.randint(1, 4), **rng.choice([V1, V2][-1:])) as driver:
+        with run.start(CLUSTER, rng.randint(1, 4), **V2, **rng.choice([{}, BY_TASKS])) as driver:
             wanted = before + rng.randint(1, 4)
             while driver.exit_code is None and committed(run.folder) < min(wanted, query.FILES):
                 time.sleep(0.01)

@@ -1,7 +1,8 @@
 package org.apache.spark.sql.keystate.kafka
 
-import java.io.{BufferedInputStream, BufferedOutputStream, DataInputStream, DataOutputStream}
+import java.io.{BufferedInputStream, BufferedOutputStream, DataInputStream, EOFException}
 import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.{BufferUnderflowException, ByteBuffer}
 import java.util.zip.{CRC32C, CheckedInputStream, CheckedOutputStream}
 
 import org.apache.hadoop.conf.Configuration
@@ -39,34 +40,35 @@ private[kafka] final class StagedFiles(checkpoint: Path, conf: Configuration) {
   final class Output private[StagedFiles] (name: String) {
     private val file = files.createAtomic(new Path(folder, name), overwriteIfPossible = false)
     private val checked = new CheckedOutputStream(file, new CRC32C)
-    private val out = new DataOutputStream(new BufferedOutputStream(checked, BufferSize))
-    private var rows = 0L
+    private val out = new BufferedOutputStream(checked, BufferSize)
+    private var record = ByteBuffer.allocate(1024)
+    private var rows, bytes = 0L
 
     def add(row: KafkaRow): Unit = {
-      writeBytes(row.topic.getBytes(UTF_8))
-      out.writeInt(if (row.partition == null) -1 else row.partition)
-      writeBytes(row.key)
-      writeBytes(row.value)
-      out.writeInt(row.headers.size)
-      row.headers.foreach { case (key, value) =>
-        writeBytes(key.getBytes(UTF_8))
-        writeBytes(value)
+      val headers = row.headers.map { case (key, value) => (key.getBytes(UTF_8), value) }
+      val topic = row.topic.getBytes(UTF_8)
+      val fields = Seq(topic, row.key, row.value) ++ headers.flatMap { case (k, v) => Seq(k, v) }
+      val size = (3 + fields.size) * Integer.BYTES + fields.map(lengthOf).sum
+      if (record.capacity < size) record = ByteBuffer.allocate(2 * size)
+      record.clear()
+      record.putInt(size - Integer.BYTES)
+      record.putInt(if (row.partition == null) -1 else row.partition)
+      record.putInt(headers.size)
+      fields.foreach { field =>
+        record.putInt(if (field == null) -1 else field.length)
+        if (field != null) record.put(field)
       }
+      out.write(record.array, 0, size)
       rows += 1
+      bytes += size
     }
 
-    private def writeBytes(bytes: Array[Byte]): Unit =
-      if (bytes == null) out.writeInt(-1)
-      else {
-        out.writeInt(bytes.length)
-        out.write(bytes)
-      }
+    private def lengthOf(field: Array[Byte]) = if (field == null) 0 else field.length
 
     def close(): StagedFile = {
       out.flush()
       file.close()
-      // More than an Int can count.
-      StagedFile(name, rows, file.getPos, checked.getChecksum.getValue)
+      StagedFile(name, rows, bytes, checked.getChecksum.getValue)
     }
 
     def cancel(): Unit = file.cancel()
@@ -78,27 +80,34 @@ private[kafka] final class StagedFiles(checkpoint: Path, conf: Configuration) {
   def read(staged: StagedFile): Iterator[KafkaRow] = {
     val path = new Path(folder, staged.name)
     val source = files.open(path)
-    val checked = new CheckedInputStream(new BufferedInputStream(source, BufferSize), new CRC32C)
-    val in = new DataInputStream(checked)
-    def damaged(what: String) = new DamagedFileException(s"$path", what)
-
-    def readBytes(): Array[Byte] = in.readInt() match {
-      case -1 => null
-      case length if length >= 0 && length <= staged.bytes => in.readNBytes(length)
-      case length => throw damaged(s"it has a field of $length bytes")
+    val checked = new CheckedInputStream(source, new CRC32C)
+    val in = new DataInputStream(new BufferedInputStream(checked, BufferSize))
+    def damaged(what: String) = {
+      source.close()
+      new DamagedFileException(s"$path", what)
     }
 
     def readRow(): KafkaRow = {
-      val topic = new String(readBytes(), UTF_8)
-      val partition = in.readInt()
-      val (key, value) = (readBytes(), readBytes())
-      val headers = in.readInt()
+      val size = in.readInt()
+      if (size < 0 || size > staged.bytes) throw damaged(s"it has a row of $size bytes")
+      val record = ByteBuffer.wrap(in.readNBytes(size))
+      def field(): Array[Byte] = record.getInt() match {
+        case -1 => null
+        case length if length > record.remaining => throw damaged(s"a field has $length bytes")
+        case length =>
+          val bytes = new Array[Byte](length)
+          record.get(bytes)
+          bytes
+      }
+      val partition = record.getInt()
+      val headers = record.getInt()
+      val (topic, key, value) = (new String(field(), UTF_8), field(), field())
       KafkaRow(
         topic,
         if (partition < 0) null else partition,
         key,
         value,
-        (0 until headers).map(_ => (new String(readBytes(), UTF_8), readBytes()))
+        Seq.fill(headers)((new String(field(), UTF_8), field()))
       )
     }
 
@@ -107,9 +116,10 @@ private[kafka] final class StagedFiles(checkpoint: Path, conf: Configuration) {
       override def hasNext: Boolean = {
         if (left == 0) {
           left = -1
-          source.close()
+          if (in.read() >= 0) throw damaged("it has more than was written")
           if (checked.getChecksum.getValue != staged.checksum)
             throw damaged("its checksum is not the recorded one")
+          source.close()
         }
         left > 0
       }
@@ -118,9 +128,9 @@ private[kafka] final class StagedFiles(checkpoint: Path, conf: Configuration) {
           left -= 1
           readRow()
         } catch {
-          case e: java.io.EOFException =>
-            source.close()
-            throw damaged(s"it ends too early: ${e.getMessage}")
+          case e @ (_: EOFException | _: BufferUnderflowException |
+              _: NegativeArraySizeException) =>
+            throw damaged(s"a row ends too early: $e")
         }
     }
   }

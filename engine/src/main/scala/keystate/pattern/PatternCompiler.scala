@@ -153,18 +153,17 @@ private final class PatternChecks(pattern: Pattern) {
 
   /** What has to stay absent until the end, for all after it may be left out. */
   private def lastAbsent(parts: Seq[Part]): Option[Part.Absent] =
-    parts.reverseIterator
-      .dropWhile {
-        case rows: Part.Rows => rows.times.optional
-        case group: Part.Group => group.times.optional
-        case absent: Part.Absent => absent.atOnce
-      }
-      .nextOption()
-      .collect {
-        case absent: Part.Absent => Some(absent)
-        case group: Part.Group => lastAbsent(group.parts)
-      }
-      .flatten
+    parts.reverseIterator.dropWhile(mayBeLeftOut).nextOption().flatMap {
+      case absent: Part.Absent => Some(absent)
+      case group: Part.Group => lastAbsent(group.parts)
+      case _: Part.Rows => None
+    }
+
+  private def mayBeLeftOut(part: Part): Boolean = part match {
+    case rows: Part.Rows => rows.times.optional
+    case group: Part.Group => group.times.optional || group.parts.forall(mayBeLeftOut)
+    case absent: Part.Absent => absent.atOnce
+  }
 
   private def check(parts: Seq[Part]): Unit = {
     for (part <- parts) part match {

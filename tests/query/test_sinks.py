@@ -17,6 +17,7 @@ from keystate import (
     TableSink,
     ValueStateDescriptor,
 )
+from keystate.kafka import ExactlyOnceSink
 from pyspark.errors import StreamingQueryException
 
 SCHEMA = "key long, value long"
@@ -169,3 +170,10 @@ def test_options_of_files(spark: Any, tmp_path: Path) -> None:
 def test_a_format_that_has_no_files(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(DeclarationError, match="'jdbc' is no format of files"):
         FileSink(str(tmp_path / "x"), "jdbc")(spark.range(1), 0)
+
+
+def test_kafka_without_its_package(spark: Any, tmp_path: Path) -> None:
+    rows = spark.readStream.format("rate").load().selectExpr("string(value) AS value")
+    writer = ExactlyOnceSink("localhost:1", "topic").writer(rows)
+    with pytest.raises(Exception, match="needs Spark's package for Kafka"):
+        writer.option("checkpointLocation", str(tmp_path)).start()

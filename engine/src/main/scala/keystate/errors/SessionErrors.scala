@@ -46,6 +46,12 @@ private[errors] trait SessionErrors {
       "Keystate's state store provider: it commits with Spark's commit log."
   )
 
+  def kafkaMissing(format: String, cause: Throwable): KeystateException = ExtensionMissing.error(
+    s"The format '$format' needs Spark's package for Kafka: start the session with " +
+      "--packages org.apache.spark:spark-sql-kafka-0-10_2.13 of your Spark's version.",
+    cause
+  )
+
   def sinkNeedsBatches(sink: String, mode: String): KeystateException = Declaration.error(
     s"The sink '$sink' can't be used with $mode: it commits with whole micro-batches. Use another " +
       "trigger, or without it."

@@ -10,6 +10,7 @@ import org.apache.spark.sql.sources.DataSourceRegister
 import org.apache.spark.sql.types.StructType
 import org.apache.spark.sql.util.CaseInsensitiveStringMap
 
+import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.kafka.KafkaSink
 
 /** The format `keystate-kafka`. Spark makes it by its class name, from `META-INF/services`, for every
@@ -23,5 +24,9 @@ class KafkaSinkProvider extends TableProvider with DataSourceRegister {
       schema: StructType,
       partitioning: Array[Transform],
       properties: JMap[String, String]
-  ): Table = new KafkaSink(properties.asScala.toMap)
+  ): Table = {
+    try Class.forName("org.apache.kafka.clients.producer.KafkaProducer")
+    catch { case e: ClassNotFoundException => throw KeystateErrors.kafkaMissing(shortName(), e) }
+    new KafkaSink(properties.asScala.toMap)
+  }
 }

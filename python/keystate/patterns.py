@@ -79,22 +79,22 @@ class AfterMatchSkipStrategy:
 
     @staticmethod
     def skip_to_next() -> AfterMatchSkipStrategy:
-        """Those that begin with the same row."""
+        """Skips matches that begin with the same row."""
         return AfterMatchSkipStrategy("to_next")
 
     @staticmethod
     def skip_past_last_event() -> AfterMatchSkipStrategy:
-        """Those that begin before the match ends."""
+        """Skips matches that begin before the match ends."""
         return AfterMatchSkipStrategy("past_last")
 
     @staticmethod
     def skip_to_first(part: str) -> AfterMatchSkipStrategy:
-        """Those that begin before the first row of a part."""
+        """Skips matches that begin before the first row of a part."""
         return AfterMatchSkipStrategy("to_first", part)
 
     @staticmethod
     def skip_to_last(part: str) -> AfterMatchSkipStrategy:
-        """Those that begin before the last row of a part."""
+        """Skips matches that begin before the last row of a part."""
         return AfterMatchSkipStrategy("to_last", part)
 
     def throw_exception_on_miss(self) -> AfterMatchSkipStrategy:
@@ -106,8 +106,8 @@ class AfterMatchSkipStrategy:
 class Pattern:
     """Parts that rows of a key are matched with, one after the other.
 
-    Each method returns a new pattern. What a pattern must not say is told when it is applied, by
-    :meth:`keystate.KeyedStream.pattern`, unless it can be told at once.
+    Each method returns a new pattern. A pattern that says what it must not is refused when it is
+    applied, by :meth:`keystate.KeyedStream.pattern`, unless that shows at once.
 
     Attributes:
         parts: the parts.

@@ -21,6 +21,7 @@ from keystate import (
     ListStateDescriptor,
     MapStateDescriptor,
     OutputTag,
+    Pattern,
     StateTtlConfig,
     Time,
     ValueStateDescriptor,
@@ -520,7 +521,8 @@ class Both(KeyedCoProcessFunction):
 
 
 @pytest.mark.parametrize(
-    "what", ["order_by", "two keyed inputs", "join in time", "stream that is broadcast"]
+    "what",
+    ["order_by", "two keyed inputs", "join in time", "pattern", "stream that is broadcast"],
 )
 def test_what_needs_all_rows_of_a_batch_is_refused(
     what: str, spark: SparkSession, running: list[Any], tmp_path: Path
@@ -533,10 +535,18 @@ def test_what_needs_all_rows_of_a_batch_is_refused(
         out = keyed(order_by="x").process(Count(), schema)
     elif what == "two keyed inputs":
         out = keyed().connect(keyed()).process(Both(), schema)
-    elif what == "join in time":
-        rows = Source(spark).rows("key long, at long").withColumn("time", F.timestamp_seconds("at"))
-        one = keystate.keyed(rows.withWatermark("time", "0 seconds"), "key")
-        out = keystate.join_all([one, one], within=Time.seconds(1))
+    elif what in ("join in time", "pattern"):
+
+        def timed() -> Any:
+            rows = Source(spark).rows("key long, at long")
+            rows = rows.withColumn("time", F.timestamp_seconds("at"))
+            return keystate.keyed(rows.withWatermark("time", "0 seconds"), "key")
+
+        if what == "pattern":
+            found = timed().pattern(Pattern.begin("a").where(F.col("at") > 0), order_by="time")
+            out = found.select(F.count("a.*").alias("n"))
+        else:
+            out = keystate.join_all([timed(), timed()], within=Time.seconds(1))
     else:
         factors = keystate.broadcast(Source(spark).rows(), FACTORS)
         out = keyed().connect(factors).process(Convert(), schema)

@@ -40,6 +40,8 @@ private[keystate] final case class PatternMatch(
 ) extends OperatorFunction
     with FunctionRunner {
 
+  override def notInRealTime: Option[String] = Some("A pattern")
+
   override def toString: String = automaton.letters.mkString("Pattern(", ", ", ")")
 
   override def runner(conf: SQLConf, metrics: Map[String, SQLMetric]): FunctionRunner = this

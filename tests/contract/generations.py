@@ -112,6 +112,7 @@ class Turns:
         columns[Message.TIMER_KEY_INDEXES] = of_keys if timers else none
         columns[Message.TIMER_DOMAINS] = pa.array(domains, pa.int8())
         columns[Message.TIMER_TIMES] = pa.array([timer.time for timer in timers], pa.int64())
+        columns.update(self.subtask.window_columns(timers))
         return _Message(columns)
 
     def _sent(self, store: Any, keys: list[Any]) -> dict[str, pa.Array]:

@@ -180,10 +180,17 @@ class Subtask:
             columns[Message.TIMER_KEY_INDEXES] = of_keys if timers else no_slots
             columns[Message.TIMER_DOMAINS] = pa.array([timer.domain for timer in timers], pa.int8())
             columns[Message.TIMER_TIMES] = pa.array([timer.time for timer in timers], pa.int64())
-        if self._task.declared.spec.windows is not None:
-            for i, name in enumerate((Message.TIMER_WINDOW_ENDS, Message.TIMER_WINDOW_STARTS)):
-                columns[name] = pa.array([timer.window[i] for timer in timers], pa.int64())
+            columns.update(self.window_columns(timers))
         return _Message(columns)
+
+    def window_columns(self, timers: Sequence[Timer]) -> dict[str, pa.Array]:
+        """The columns of a message that say to which windows timers belong."""
+        if self._task.declared.spec.windows is None:
+            return {}
+        return {
+            name: pa.array([timer.window[i] for timer in timers], pa.int64())
+            for i, name in enumerate((Message.TIMER_WINDOW_ENDS, Message.TIMER_WINDOW_STARTS))
+        }
 
 
 class _Message(Columns):

@@ -146,6 +146,8 @@ class WindowsFunction(KeyedProcessFunction):
         time = self._time_of(ctx)
         results: list[Any] = []
         late = True
+        if self._merging is not None:
+            self._remove_late(self._merging.contents)
         for each in self.assigner.assign_windows(row, time, at):
             window = key_of(each)
             if self._merging is not None:
@@ -161,6 +163,14 @@ class WindowsFunction(KeyedProcessFunction):
                 return [*results, (self.late_output, row)]
             self.calls.dropped.inc()
         return results or None
+
+    def _remove_late(self, contents: MergingContents) -> None:
+        """Removes windows that are there only because lateness was longer before a restart."""
+        while (key := next(iter(contents.windows()), None)) is not None:
+            window = window_of(key)
+            if not self._is_late(window):
+                return
+            self._remove(key, window)
 
     def _add(self, key: WindowKey, window: Window, row: Any, time: int, results: list[Any]) -> None:
         at = self._at

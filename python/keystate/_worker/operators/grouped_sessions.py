@@ -36,6 +36,7 @@ class GroupedSessionsOperator(GroupedWindowsOperator):
         starts, closed = self._times(slots, rows)
         ends = starts + windows.assigner.gap
         gone = max(closed - windows.lateness, NO_WATERMARK)
+        self._state.drop_gone(gone)
         of_keys = slots.to_numpy().astype(np.int64)
         parts = self._lift(rows)
         late = ends <= closed

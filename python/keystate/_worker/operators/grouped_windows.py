@@ -188,8 +188,18 @@ class GroupedWindowsOperator(BatchOperator):
             step = _FAR_AT_ONCE  # their rows are many
         for first in range(0, len(timers[0]), step):
             slots, times, ends, starts = (column[first : first + step] for column in timers)
-            until = max(self._clock(), int(times.max()))
-            self._end(state.due_by((slots, times, ends, starts)), until, results)
+            last = int(times.max())
+            here = self._due_here()
+            due = state.due_by((slots, times, ends, starts))
+            if len(here) < len(due):  # entries were read of maps that stay with the JVM
+                here = self._due_here()
+            if self._left:
+                # Timers of keys that are not here may come before them: the JVM gets them again,
+                # and sends all in order.
+                continue
+            # Those that are set here come in their turn.
+            due |= here & (state.timers <= last)
+            self._end(due, max(self._clock(), last), results)
 
     def _clock(self) -> int:
         """Until when windows end in this micro-batch."""
@@ -203,11 +213,14 @@ class GroupedWindowsOperator(BatchOperator):
 
     def _due_here(self) -> Numbers:
         """The entries whose timers fire here: the JVM does not have them."""
-        sent = self._context.control.get(Control.TIMERS_SENT)
-        return self._state.due_here(NO_WATERMARK if sent else self._clock())
+        return self._state.due_here(self._until())
+
+    def _until(self) -> int:
+        """Until when timers that the JVM does not have fire here."""
+        return NO_WATERMARK if self._context.control.get(Control.TIMERS_SENT) else self._clock()
 
     def _leaves_timers(self) -> bool:
-        return bool(self._due_here().any())
+        return bool(self._state.pending(self._until()).any())
 
     def _fire_here(self) -> Iterator[pa.RecordBatch]:
         results: list[Any] = []

@@ -14,7 +14,7 @@ from keystate._spec.protocol import Bound
 from keystate._spec.specs import StateSpec
 from keystate._worker.state.maps import LARGEST_PAGE
 from keystate._worker.windows.entries import NO_TIMER, Entries, grouped
-from keystate._worker.windows.groups import Numbers, stable_order
+from keystate._worker.windows.groups import Groups, Numbers, stable_order
 from keystate._worker.windows.parts import Parts
 from keystate._worker.windows.row_numbers import RowNumbers
 from keystate._worker.windows.window_columns import WindowColumns
@@ -56,6 +56,30 @@ class ListedColumns(WindowColumns):
             order = np.lexsort((numbers, fired.starts, fired.ends, fired.slots))
         return fired.take(order)
 
+    def due_here(self, until: int) -> Numbers:
+        due = self.pending(until)
+        if not due.any():
+            return due
+        if self._remote:  # which may have rows of these windows
+            new = self._merged.select(due)
+            groups = grouped(new.slots, new.ends, new.starts)
+            self._fetch_due(*(groups.heads(each) for each in (new.slots, new.ends, new.starts)))
+            due = self.pending(until)
+        groups, lack = self._lacking_timers(self._merged)
+        due &= lack[groups.ids()]
+        return due
+
+    @staticmethod
+    def _lacking_timers(entries: Entries) -> tuple[Groups, Numbers]:
+        """The windows of entries, and of which of them the JVM does not have the timer.
+
+        It has that of a window of which it has rows, unless it has sent it, and gets it back.
+        """
+        groups = grouped(entries.slots, entries.ends, entries.starts)
+        lack = entries.timers < NO_TIMER
+        back = groups.any(entries.stored & lack)
+        return groups, groups.any(lack) & (back | ~groups.any(entries.stored))
+
     def _give_back(self, slots: Numbers) -> None:
         """Numbers begin anew where no rows are left."""
         left = np.isin(slots, self._merged.slots)
@@ -69,11 +93,10 @@ class ListedColumns(WindowColumns):
         return any(name not in known for (keys, _), _, _ in pages for name in self._names(keys))
 
     def _take_timers(self, entries: Entries) -> None:
-        """Notes one timer for each window that the JVM does not have."""
+        """Notes one timer for each window whose timer the JVM does not have."""
         if (entries.timers < NO_TIMER).any():
-            groups = grouped(entries.slots, entries.ends, entries.starts)
-            new = ~groups.any(entries.stored)
-            super()._take_timers(entries.take(groups.order[groups.starts[new]]))
+            groups, lack = self._lacking_timers(entries)
+            super()._take_timers(entries.take(groups.order[groups.starts[lack]]))
 
     # -- a map that stays with the JVM ----------------------------------------------------------
 

@@ -30,6 +30,14 @@ class SessionColumns(FoldedColumns):
         # Timers that sessions have lost, which the JVM is yet to be told.
         self._dead: list[Timers] = []
 
+    def drop_gone(self, gone: int) -> None:
+        """Removes sessions that end by then: lateness was longer before a restart."""
+        entries = self._merge()
+        over = entries.ends <= gone
+        if over.any():
+            self._remove(entries.select(over))
+            self._merged = entries.select(~over)
+
     def meet_none(self, slots: Numbers, ends: Numbers, starts: Numbers, gone: int) -> Numbers:
         """Which of some sessions are too late in whatever order they come.
 

@@ -121,11 +121,20 @@ class WindowColumns(WorkerState):
 
     # -- windows that are due -------------------------------------------------------------------
 
-    def due_here(self, until: int) -> Numbers:
-        """Which entries are due by timers that the JVM does not have yet."""
+    @property
+    def timers(self) -> Numbers:
+        """For when each entry is to have a timer, in ms."""
+        return self._merge().timers
+
+    def pending(self, until: int) -> Numbers:
+        """Which entries may be due by timers that the JVM does not have yet."""
         timers = self._merge().timers
         due: Numbers = (timers <= until) & (timers < NO_TIMER)
         return due
+
+    def due_here(self, until: int) -> Numbers:
+        """Which entries are due by timers that the JVM does not have."""
+        return self.pending(until)
 
     def due_by(self, timers: Timers) -> Numbers:
         """Which entries are due by timers that the JVM has sent."""

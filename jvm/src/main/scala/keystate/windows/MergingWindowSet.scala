@@ -16,6 +16,9 @@ private[keystate] trait MergingContents { self: Contents =>
   /** The windows of the key, sorted. */
   def windows: Seq[WindowKey]
 
+  /** The window that ends first. */
+  def first: Option[WindowKey]
+
   /** Makes one window of some, of which it can be one. */
   def merge(into: WindowKey, merged: Seq[WindowKey]): Unit
 }
@@ -29,6 +32,8 @@ private[keystate] final class FoldedSessions(own: Fold)
   override def contains(window: WindowKey): Boolean = accumulators.contains(window)
 
   override def windows: Seq[WindowKey] = accumulators.keys().toVector
+
+  override def first: Option[WindowKey] = accumulators.keys().nextOption()
 
   override def clear(window: WindowKey): Unit = accumulators.put(window, null)
 
@@ -67,6 +72,8 @@ private[keystate] final class ListedSessions(elementType: TypeInformation[_])
 
   override def windows: Seq[WindowKey] = holders.keys().toVector
 
+  override def first: Option[WindowKey] = holders.keys().nextOption()
+
   override def add(window: WindowKey, element: Any, time: JLong): Boolean = {
     val known = holders.get(window)
     if (known == null) holders.put(window, window)
@@ -93,6 +100,9 @@ private[windows] final class MergingWindowSet(
     contents: Contents with MergingContents
 ) {
   import MergingWindowSet.OnMerge
+
+  /** The window that ends first. */
+  def first: Option[WindowKey] = contents.first
 
   /** Merges a new window with those that there are; returns the one that it is merged into, or
     * itself. That is there when it has an element.

@@ -79,6 +79,7 @@ private[keystate] final class WindowsFunction(
     val watermark = context(ctx).lateWatermark
     at.enter(ctx, watermark)
     val time = timeOf(ctx)
+    if (merging != null) removeLate()
     var late = true
     assigner.assignWindows(element, time, at).foreach { assigned =>
       val key = if (merging == null) assigned.key else merging.add(assigned.key)(onMerge)
@@ -90,6 +91,15 @@ private[keystate] final class WindowsFunction(
     if (late && byEventTime && time + lateness <= watermark) lateOutput match {
       case Some(tag) => ctx.output(tag, element)
       case None => calls.dropped.inc()
+    }
+  }
+
+  /** Removes windows that are there only because lateness was longer before a restart. */
+  private def removeLate(): Unit = {
+    var first = merging.first
+    while (first.exists(key => isLate(key.window))) {
+      remove(first.get)
+      first = merging.first
     }
   }
 

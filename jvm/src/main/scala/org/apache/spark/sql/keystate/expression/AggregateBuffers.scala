@@ -191,7 +191,7 @@ private[expression] final class AggregateBuffers(
   private def newBuffers(): InternalRow = empty match {
     case fields: SpecificInternalRow =>
       val row = new SpecificInternalRow(fields.values.map(_.copy()))
-      objects.foreach(_.initialize(row))
+      imperatives.foreach(_.initialize(row)) // their objects are their own
       row
     case fixed => fixed.copy()
   }

@@ -419,46 +419,6 @@ abstract class KeyedStateBackendSuite extends AnyFunSuite {
     }
   }
 
-  test("grouped: ranges of a key's entries, few and many, agree with a plain map") {
-    val seed = System.nanoTime
-    info(s"seed $seed")
-    val random = new Random(seed)
-    withBackend { backend =>
-      var committed = Map.empty[String, String]
-      (1 to 60).foreach { round =>
-        var now = committed
-        // As many as fit into little memory, more, and fewer again.
-        val names = if (round % 20 < 10) 8 else 200
-        def name() = f"${random.nextInt(names)}%03d"
-        for (_ <- 1 to random.nextInt(names))
-          if (random.nextInt(names) > now.size) {
-            val (made, value) = (name(), s"$round" * random.nextInt(20))
-            backend.put(grouped.id, 1, entry("k", made), bytes(value))
-            now = now.updated(made, value)
-          } else
-            now.keys.take(2).foreach { gone =>
-              backend.remove(grouped.id, 1, entry("k", gone))
-              now -= gone
-            }
-        for (_ <- 1 to 20) {
-          val (one, other) = (name(), name())
-          val (from, until) = if (one < other) (one, other) else (other, one)
-          val (start, end) = (entry("k", from), entry("k", until))
-          val inside = now.toSeq.sorted.filter { case (key, _) => key >= from && key < until }
-          val expected = inside.map { case (key, value) => entry("k", key).toSeq -> value }
-          assert(all(backend.scan(grouped.id, 1, start, end)) == expected)
-          assert(all(backend.scanReverse(grouped.id, 1, start, end)) == expected.reverse)
-        }
-        if (random.nextInt(3) == 0) backend.rollback()
-        else {
-          committed = now
-          backend.changesCommitted()
-        }
-        assert(backend.count(grouped.id) == committed.size)
-      }
-    }
-  }
-
   test("point: a scan gives all entries of the group") {
     withBackend { backend =>
       (0 until 100).foreach(i => backend.put(point.id, i % 2, bytes(s"$i"), bytes(s"$i")))

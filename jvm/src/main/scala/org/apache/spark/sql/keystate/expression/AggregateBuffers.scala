@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.expressions.aggregate.{
   DeclarativeAggregate, ImperativeAggregate, NoOp, TypedImperativeAggregate
 }
 import org.apache.spark.sql.catalyst.types.DataTypeUtils
-import org.apache.spark.sql.types.DataType
+import org.apache.spark.sql.types.{DataType, StringType}
 
 import org.apache.spark.sql.keystate.encoding.StateRows
 
@@ -266,8 +266,17 @@ private[expression] final class AggregateBuffers(
     val both = new JoinedRow
     val projection = MutableProjection.create(expressions, attributes ++ read)
     val isImperative = imperatives.length == declared.size
+    // Spark's projection without generated code keeps these as part of the row that they came in.
+    val uncopied = projection match {
+      case _: InterpretedMutableProjection =>
+        types.indices.filter(i => types(i).isInstanceOf[StringType] && types(i) != StringType)
+      case _ => Nil
+    }
     (buffers, row) => {
       if (!isImperative) projection.target(buffers)(both(buffers, row)): Unit
+      if (uncopied.nonEmpty) uncopied.filterNot(buffers.isNullAt).foreach { i =>
+        buffers.update(i, buffers.getUTF8String(i).copy())
+      }
       ofImperatives(buffers, row)
     }
   }

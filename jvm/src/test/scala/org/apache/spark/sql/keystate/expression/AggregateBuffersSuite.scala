@@ -13,6 +13,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Aggregate
 import org.apache.spark.sql.catalyst.{CatalystTypeConverters, encoders}
 import org.apache.spark.sql.expressions.Aggregator
 import org.apache.spark.sql.functions._
+import org.apache.spark.sql.internal.SQLConf
 import org.apache.spark.sql.types.{DataType, StructType}
 import org.apache.spark.sql.{Column, DataFrame, Encoder, Encoders}
 
@@ -208,6 +209,22 @@ class AggregateBuffersSuite extends AnyFunSuite with SessionFixture {
         val without = UnsafeProjection.create(Seq(struct)).apply(row).getStruct(0, named.size)
         val found = aggregates.results(buffers, buffers.read(without.asInstanceOf[UnsafeRow]))
         assert(found == before.updated(i, none(i)))
+      }
+    }
+  }
+
+  test("a string of a collation outlives its row, also without generated code") {
+    val named = Seq(expr("min(collate(text, 'UTF8_LCASE'))").as("r0"))
+    val all = Seq("bbb", "aaa", "ccc").map(text => Measured(1L, 1.0, text, isOdd = true))
+    val rows = input(all)
+    Seq("CODEGEN_ONLY", "NO_CODEGEN").foreach { mode =>
+      withSetting(SQLConf.CODEGEN_FACTORY_MODE.key, mode) {
+        val aggregates = new Aggregates(named)
+        val buffers = aggregates.buffers
+        val reused = UnsafeProjection.create(frame(Nil).schema)
+        val own = buffers.create()
+        rows.foreach(row => buffers.add(own, reused(row)))
+        assert(aggregates.results(buffers, own) == Seq("aaa"), mode)
       }
     }
   }

@@ -29,10 +29,12 @@ PROGRAMS = [
 # Needs a server: tests/connect/test_page.py runs it.
 CONNECT = DOCS / "connect.md"
 # In this order: the snippets of a page go on from those of the pages before, the first from none.
-STATE = DOCS / "state.md"
+STATE, AGGREGATES = DOCS / "state.md", DOCS / "aggregates.md"
+_ELSEWHERE = [*PROGRAMS, CONNECT, STATE, AGGREGATES]
 CHAPTERS = [
     STATE,
-    *(page for page in sorted(DOCS.glob("*.md")) if page not in [*PROGRAMS, CONNECT, STATE]),
+    *(page for page in sorted(DOCS.glob("*.md")) if page not in _ELSEWHERE),
+    AGGREGATES,
 ]
 PAGES = [*CHAPTERS, *PROGRAMS, CONNECT]
 

@@ -33,7 +33,7 @@ private[keystate] final class FoldedSessions(own: Fold)
 
   override def windows: Seq[WindowKey] = accumulators.keys().toVector
 
-  override def first: Option[WindowKey] = accumulators.keys().nextOption()
+  override def first: Option[WindowKey] = accumulators.keys().headOption
 
   override def clear(window: WindowKey): Unit = accumulators.put(window, null)
 
@@ -72,7 +72,7 @@ private[keystate] final class ListedSessions(elementType: TypeInformation[_])
 
   override def windows: Seq[WindowKey] = holders.keys().toVector
 
-  override def first: Option[WindowKey] = holders.keys().nextOption()
+  override def first: Option[WindowKey] = holders.keys().headOption
 
   override def add(window: WindowKey, element: Any, time: JLong): Boolean = {
     val known = holders.get(window)

@@ -120,7 +120,8 @@ private[keystate] class CheckpointReader(settings: => Configuration) {
   private def takesInitial(opened: QueryCheckpoint, operator: Long, batch: Long): Boolean =
     batch == 0 || (opened.committedBatches.contains(batch - 1) &&
       manifestAfter(opened, operator, batch - 1)
-        .exists(manifest => StaticInputs.lacks(StaticInputs.Initial, manifest.families)))
+        .map(_.families)
+        .exists(of => StaticInputs.areRecorded(of) && StaticInputs.lacks(StaticInputs.Initial, of)))
 
   /** The manifest of the first partition. None if the version no longer exists. */
   private def manifestAfter(opened: QueryCheckpoint, operator: Long, batch: Long) =

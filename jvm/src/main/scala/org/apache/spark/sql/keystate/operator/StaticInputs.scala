@@ -48,6 +48,10 @@ private[keystate] object StaticInputs {
       }
     }
 
+  /** Whether an operator keeps this record; Spark's own ones don't. */
+  def areRecorded(families: Seq[StateFamily]): Boolean =
+    families.exists(family => isDefault(family) && family.properties.contains(Read))
+
   def lacks(input: String, recorded: Seq[StateFamily]): Boolean =
     isUnread(input, in(recorded))
 

@@ -191,7 +191,7 @@ private[keystate] object PatternMatch {
   val CountersType: StructType = StructType(
     Seq("rows", "matches", "found", "taken", "kept", "needed", "position", "matched_to", "next")
       .map(StructField(_, LongType))
-  ).add("best", LongType)
+  )
 
   /** See `Run` and `Thread`. */
   val MatchType: StructType = new StructType()

@@ -86,10 +86,8 @@ private[expression] final class Counters(values: Array[Long], val isStored: Bool
   var position: Long = values(6)
   var matchedTo: Long = values(7)
   var next: Long = values(8)
-  var best: Long = values(9)
 
-  private def now =
-    Array(rows, matches, found, taken, kept, needed, position, matchedTo, next, best)
+  private def now = Array(rows, matches, found, taken, kept, needed, position, matchedTo, next)
 
   private[expression] def changed: Option[Array[Long]] =
     Some(now).filterNot(_.sameElements(values))
@@ -106,8 +104,7 @@ private[expression] final class StoredCounters(entries: FamilyEntries) {
 
   def read(key: KeyAtHand): Counters = {
     val stored = counted.get(key.group, key.bytes)
-    if (stored == null)
-      new Counters(Array(0L, 0L, 0L, 0L, 0L, 0L, 0L, 0L, -1L, -1L), isStored = false)
+    if (stored == null) new Counters(Array(0L, 0L, 0L, 0L, 0L, 0L, 0L, 0L, -1L), isStored = false)
     else {
       StateRows.point(row, stored)
       new Counters(Array.tabulate(width)(row.getLong), isStored = true)

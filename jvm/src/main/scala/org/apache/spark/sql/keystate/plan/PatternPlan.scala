@@ -428,10 +428,6 @@ private[plan] final class PatternPlan(
 
   /** The columns of a result, of those of the operator. */
   private def values(of: Seq[NamedExpression]): Seq[NamedExpression] = {
-    def value(column: NamedExpression) = column match {
-      case Alias(child, _) => child
-      case other => other
-    }
     def shown(column: NamedExpression, name: String) =
       Alias(value(column), name)(explicitMetadata = Some(column.metadata))
     val keys = of.take(input.keys.size)
@@ -470,10 +466,6 @@ private[plan] final class PatternPlan(
       keys: Seq[NamedExpression],
       told: Map[String, NamedExpression]
   ): Seq[NamedExpression] = {
-    def plain(column: NamedExpression) = column match {
-      case Alias(child, _) => child
-      case other => other
-    }
     val running = ofResults.map(_._2.exprId).zip(values)
     val whole =
       ofResults.map(one => ends(one._2.exprId).exprId).zip(values.takeRight(ofResults.size))
@@ -482,7 +474,7 @@ private[plan] final class PatternPlan(
     val known = (running ++ whole ++ ofKeys ++ ofMatch).toMap
     resolvedResults.map { case (name, result) =>
       val of = valued(result).transformUp {
-        case column: Attribute if known.contains(column.exprId) => plain(known(column.exprId))
+        case column: Attribute if known.contains(column.exprId) => value(known(column.exprId))
         case column: Attribute =>
           throw KeystateErrors.declaration(
             s"'${column.name}' in result '$name' is a column of many rows: say which one, as " +
@@ -493,6 +485,11 @@ private[plan] final class PatternPlan(
       val mark = if (isTime) told(PatternReferences.Time).metadata else Metadata.empty
       Alias(of, name)(explicitMetadata = Some(mark))
     }
+  }
+
+  private def value(column: NamedExpression): Expression = column match {
+    case Alias(child, _) => child
+    case other => other
   }
 
   private def checkNames(): Unit = {

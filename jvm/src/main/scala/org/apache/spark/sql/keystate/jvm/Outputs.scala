@@ -8,7 +8,7 @@ import org.apache.spark.sql.types.{StructField, StructType}
 import keystate.OutputTag
 import keystate.errors.KeystateErrors
 import org.apache.spark.sql.keystate.encoding.{ExactDecimals, ObjectCodec}
-import org.apache.spark.sql.keystate.plan.LateOutput
+import org.apache.spark.sql.keystate.plan.SideOutput
 
 /** The outputs of a JVM function: its main output, and the side outputs that are read.
   *
@@ -31,7 +31,7 @@ private[keystate] final case class Outputs(
 private[keystate] object Outputs {
 
   /** The column of the main output where there are side outputs too. */
-  val Main: String = LateOutput.Main
+  val Main: String = SideOutput.Main
 
   final case class Side(id: String, encoder: ExpressionEncoder[Any]) {
     def schema: StructType = encoder.schema.asNullable

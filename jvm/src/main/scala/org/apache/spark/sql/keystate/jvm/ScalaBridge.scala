@@ -24,7 +24,7 @@ import org.apache.spark.sql.keystate.jvm.state.JvmStateSpec
 import org.apache.spark.sql.keystate.operator.InputRole
 import org.apache.spark.sql.keystate.plan.{
   AggregatePlan, AggregateSpec, AsOfPlan, AsOfSpec, JoinAllPlan, JoinAllSpec, KeyedProcess,
-  LateOutput, MatchRecognizePlan, OperatorInput, PatternPlan, PatternSides, PatternSpec
+  MatchRecognizePlan, OperatorInput, PatternPlan, PatternSpec, SideOutput
 }
 import org.apache.spark.sql.keystate.realtime.RealTimeSession
 import org.apache.spark.sql.keystate.spec.StateKind
@@ -121,7 +121,7 @@ object ScalaBridge {
         Windows(bounds, own.byEventTime, own.lateness)
       },
       data.eventTime,
-      windows.flatMap(_.late).map(tag => LateOutput(tag.id, isRead = false))
+      windows.flatMap(_.late).map(tag => SideOutput(tag.id, isRead = false))
     )
     val plan = AggregatePlan.of(rows.df, rows.input, keys, aggregates, spec)
     ClassicDataset.ofRows(rows.df.sparkSession, plan)
@@ -150,7 +150,7 @@ object ScalaBridge {
       join.inner,
       join.waits,
       join.deleted,
-      rows.late.map(LateOutput(_, isRead = false))
+      rows.late.map(SideOutput(_, isRead = false))
     )
     ClassicDataset.ofRows(rows.df.sparkSession, AsOfPlan.of(rows.input, others.input, spec))
   }
@@ -172,7 +172,7 @@ object ScalaBridge {
       },
       join.suffixes,
       join.earliest,
-      join.late.map(tag => LateOutput(tag.id, isRead = false))
+      join.late.map(tag => SideOutput(tag.id, isRead = false))
     )
     val plan = JoinAllPlan.of(rows.map(_.input), spec)
     join.late.foreach(SideOutputs.checkLate(_, plan.output))
@@ -201,10 +201,11 @@ object ScalaBridge {
       skips._1,
       results.isEmpty,
       limits.mostMatches.getOrElse(PatternSpec.MostMatches),
-      limits.drops
+      limits.drops,
+      rows.late.map(SideOutput(_, isRead = false)),
+      limits.timeouts.map(tag => SideOutput(tag.id, isRead = false))
     )
-    val sides = PatternSides(rows.late, limits.timeouts.map(_.id))
-    val plan = PatternPlan.of(rows.df, rows.input, conditions, results, spec, sides)
+    val plan = PatternPlan.of(rows.df, rows.input, conditions, results, spec)
     ClassicDataset.ofRows(rows.df.sparkSession, plan)
   }
 

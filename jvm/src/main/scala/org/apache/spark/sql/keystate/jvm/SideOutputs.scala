@@ -12,7 +12,7 @@ import org.apache.spark.sql.{DataFrame, Dataset}
 import keystate.errors.KeystateErrors
 import keystate.{OutputTag, SideWrite}
 import org.apache.spark.sql.keystate.operator.OperatorFunction
-import org.apache.spark.sql.keystate.plan.{KeyedProcess, LateOutput}
+import org.apache.spark.sql.keystate.plan.{KeyedProcess, SideOutput}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
 /** The side outputs of a Dataset that a function made: the function's plan, with more columns. */
@@ -28,7 +28,7 @@ object SideOutputs {
         val (function, spec) = reading(process.function, process.spec, side)
         process.emitting(function, function.outputs.schema, spec)
       case other =>
-        LateOutput.reading(other, tags.map(_.id)).getOrElse(throw noFunction(other))
+        SideOutput.reading(other, tags.map(_.id)).getOrElse(throw noFunction(other))
     }
     ClassicDataset.ofRows(df.sparkSession, plan)
   }

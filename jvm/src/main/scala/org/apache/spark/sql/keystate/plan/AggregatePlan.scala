@@ -9,6 +9,7 @@ import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke
 import org.apache.spark.sql.catalyst.plans.logical.{
   EventTimeWatermark, Filter, LogicalPlan, Project
 }
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.classic.{Dataset => ClassicDataset}
 import org.apache.spark.sql.types._
 
@@ -45,8 +46,8 @@ private[keystate] object AggregatePlan {
     val timed = if (byEventTime) spec.eventTime.fold(input)(input.timedBy) else input
     val analysed = AnalysedAggregates.of(df, keys, input.keys, aggregates)
     val plan = new AggregatePlan(timed, analysed, spec).plan
-    LateOutput.noted(plan, spec.late) { late =>
-      of(df, input, keys, aggregates, spec.copy(late = Some(late)))
+    SideOutput.noted(plan, spec.late) { names =>
+      of(df, input, keys, aggregates, spec.copy(late = spec.late.map(_.among(names))))
     }
   }
 
@@ -118,7 +119,7 @@ private final class AggregatePlan(
     }
     val bounds = if (windows.isEmpty) Nil else Aggregation.bounds.map(OperatorInput.field)
     val main = StructType(input.keys.map(OperatorInput.field) ++ bounds ++ results)
-    val schema = LateOutput.schema(main, spec.late, input.columns)
+    val schema = SideOutput.schema(main, spec.late -> DataTypeUtils.fromAttributes(input.columns))
     val process = KeyedProcess.of(function, rows, None, schema, operatorSpec)
     projected(process)
   }
@@ -241,29 +242,17 @@ private final class AggregatePlan(
     val plain = input.keys.size + (if (windows.isEmpty) 0 else 2)
     val results = aggregates.flatMap(_.calls.map(_.result.exprId))
 
-    def values(field: Int => Expression): Seq[NamedExpression] = {
-      val keys = input.keys.zipWithIndex.map { case (key, i) => key.exprId -> field(i) }.toMap
-      val made = results.zipWithIndex.map { case (id, i) => id -> field(plain + i) }.toMap
-      aggregates.map { aggregate =>
+    SideOutput.projected(process, spec.late) { columns =>
+      val told = columns.map(SideOutput.value)
+      val keys = input.keys.map(_.exprId).zip(told).toMap
+      val made = results.zip(told.drop(plain)).toMap
+      columns.take(plain) ++ aggregates.map { aggregate =>
         val value = aggregate.value.transformDown {
           case column: Attribute if made.contains(column.exprId) => made(column.exprId)
           case column: Attribute if keys.contains(column.exprId) => keys(column.exprId)
         }
         Alias(value, aggregate.name)()
       }
-    }
-
-    if (!spec.readsLate)
-      Project(process.output.take(plain) ++ values(process.output), process)
-    else {
-      val Seq(main, late) = process.output: @unchecked
-      val fields = main.dataType.asInstanceOf[StructType]
-      val told = (0 until plain).map { i =>
-        Alias(GetStructField(main, i), fields(i).name)(explicitMetadata = Some(fields(i).metadata))
-      }
-      val struct = CreateStruct.create(told ++ values(GetStructField(main, _)))
-      val named = If(IsNull(main), Literal(null, struct.dataType), struct)
-      Project(Seq(Alias(named, main.name)(), late), process)
     }
   }
 

@@ -18,10 +18,8 @@ private[keystate] final case class AggregateSpec(
     maxParallelism: Option[Int],
     windows: Option[Windows],
     eventTime: Option[String] = None,
-    late: Option[LateOutput] = None
-) {
-  def readsLate: Boolean = late.exists(_.isRead)
-}
+    late: Option[SideOutput] = None
+) extends DeclaresLate
 
 private[keystate] object AggregateSpec {
   private implicit val formats: Formats = DefaultFormats
@@ -35,7 +33,7 @@ private[keystate] object AggregateSpec {
       optional[Int]("maxParallelism"),
       declared.field("windows").toOption.filter(_ != JNull).map(windows),
       optional[String]("eventTime"),
-      optional[String]("lateOutput").map(LateOutput(_, isRead = true))
+      optional[String]("lateOutput").map(SideOutput(_, isRead = true))
     )
   }
 

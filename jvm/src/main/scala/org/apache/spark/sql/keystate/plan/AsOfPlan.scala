@@ -2,6 +2,7 @@ package org.apache.spark.sql.keystate.plan
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project}
+import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.types._
 
 import keystate.errors.KeystateErrors
@@ -15,7 +16,9 @@ private[keystate] object AsOfPlan {
 
   def of(left: OperatorInput, right: OperatorInput, spec: AsOfSpec): LogicalPlan = {
     val plan = new AsOfPlan(left, right, spec).plan
-    LateOutput.noted(plan, spec.late)(late => of(left, right, spec.copy(late = Some(late))))
+    SideOutput.noted(plan, spec.late) { names =>
+      of(left, right, spec.copy(late = spec.late.map(_.among(names))))
+    }
   }
 }
 
@@ -67,7 +70,7 @@ private final class AsOfPlan(left: OperatorInput, right: OperatorInput, spec: As
       join,
       left.copy(rows = left.rows.copy(order = Nil)),
       Some(renewed -> InputRole.Ahead),
-      LateOutput.schema(main, spec.late, left.columns),
+      SideOutput.schema(main, spec.late -> DataTypeUtils.fromAttributes(left.columns)),
       operator(join)
     )
   }

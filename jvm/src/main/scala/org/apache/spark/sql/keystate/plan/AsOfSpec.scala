@@ -27,10 +27,8 @@ private[keystate] final case class AsOfSpec(
     inner: Boolean,
     waits: Boolean,
     deleted: Option[String],
-    late: Option[LateOutput]
-) {
-  def readsLate: Boolean = late.exists(_.isRead)
-}
+    late: Option[SideOutput]
+) extends DeclaresLate
 
 private[keystate] object AsOfSpec {
   private implicit val formats: Formats = DefaultFormats
@@ -57,7 +55,7 @@ private[keystate] object AsOfSpec {
       told[Boolean]("inner"),
       told[Boolean]("waits"),
       optional[String]("deleted"),
-      optional[String]("lateOutput").map(LateOutput(_, isRead = true))
+      optional[String]("lateOutput").map(SideOutput(_, isRead = true))
     )
   }
 }

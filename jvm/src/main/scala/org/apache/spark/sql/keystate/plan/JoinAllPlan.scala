@@ -2,7 +2,6 @@ package org.apache.spark.sql.keystate.plan
 
 import org.apache.spark.sql.catalyst.expressions._
 import org.apache.spark.sql.catalyst.plans.logical.{LogicalPlan, Project, Union}
-import org.apache.spark.sql.catalyst.types.DataTypeUtils
 import org.apache.spark.sql.types._
 
 import keystate.errors.KeystateErrors
@@ -20,7 +19,9 @@ private[keystate] object JoinAllPlan {
 
   def of(inputs: Seq[OperatorInput], spec: JoinAllSpec): LogicalPlan = {
     val plan = new JoinAllPlan(inputs, spec).plan
-    LateOutput.noted(plan, spec.late)(late => of(inputs, spec.copy(late = Some(late))))
+    SideOutput.noted(plan, spec.late) { names =>
+      of(inputs, spec.copy(late = spec.late.map(_.among(names))))
+    }
   }
 }
 
@@ -71,7 +72,7 @@ private final class JoinAllPlan(inputs: Seq[OperatorInput], spec: JoinAllSpec) {
     val all = rows.output
     val input = OperatorInput(rows, InputRows(all.take(keys.size), all, Nil))
     val main = join.output
-    val schema = LateOutput.schema(main, spec.late, DataTypeUtils.toAttributes(main))
+    val schema = SideOutput.schema(main, spec.late -> main)
     KeyedProcess.of(join, input, None, schema, operator)
   }
 

@@ -24,10 +24,8 @@ private[keystate] final case class JoinAllSpec(
     rule: JoinRule,
     suffixes: Seq[String],
     earliest: Option[String],
-    late: Option[LateOutput]
-) {
-  def readsLate: Boolean = late.exists(_.isRead)
-}
+    late: Option[SideOutput]
+) extends DeclaresLate
 
 private[keystate] object JoinAllSpec {
   private implicit val formats: Formats = DefaultFormats
@@ -43,7 +41,7 @@ private[keystate] object JoinAllSpec {
       rule(field("rule"), field("outer").extract[Boolean]),
       field("suffixes").extract[Seq[String]],
       field("earliest").extractOpt[String],
-      field("lateOutput").extractOpt[String].map(LateOutput(_, isRead = true))
+      field("lateOutput").extractOpt[String].map(SideOutput(_, isRead = true))
     )
   }
 

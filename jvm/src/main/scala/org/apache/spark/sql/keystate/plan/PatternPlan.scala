@@ -72,28 +72,11 @@ private[keystate] object PatternPlan {
       results.map(result => named(written(result), references)),
       planned
     )
-    plan.plan
-  }
-
-  /** The same with side outputs that may be read later. */
-  def of(
-      df: ClassicDataset[_],
-      input: OperatorInput,
-      conditions: Seq[Column],
-      results: Seq[Column],
-      spec: PatternSpec,
-      sides: PatternSides
-  ): LogicalPlan = {
-    val plan = of(df, input, conditions, results, spec)
-    LateOutput.note(plan) { names =>
-      val known = names.forall(name => sides.late.contains(name) || sides.timeouts.contains(name))
-      val read = spec.copy(
-        late = sides.late.filter(names.contains),
-        timeouts = sides.timeouts.filter(names.contains)
-      )
-      Option.when(known)(of(df, input, conditions, results, read))
+    SideOutput.noted(plan.plan, spec.late ++ spec.timeouts) { names =>
+      val late = spec.late.map(_.among(names))
+      val timeouts = spec.timeouts.map(_.among(names))
+      of(df, input, conditions, results, spec.copy(late = late, timeouts = timeouts))
     }
-    plan
   }
 
   /** An expression as it is written: relies on columns being trees that Spark analyses later. */
@@ -139,7 +122,7 @@ private[plan] final class PatternPlan(
   import PatternPlan._
 
   private val isStreaming = input.child.isStreaming
-  private val hasSides = spec.late.nonEmpty || spec.timeouts.nonEmpty
+  private val hasSides = spec.readsLate || spec.readsTimeouts
   private val read = new ReadColumns(input.child.output)
   private val order = input.rows.order
 
@@ -327,7 +310,7 @@ private[plan] final class PatternPlan(
   private val ties = order.drop(time.size).map(_.mapChildren(read(_)).asInstanceOf[SortOrder])
 
   private val rows: OperatorInput = {
-    val kept = if (spec.late.nonEmpty || spec.allRows) input.columns else Nil
+    val kept = if (spec.readsLate || spec.allRows) input.columns else Nil
     val columns = (kept ++ input.keys ++ time ++ read.made ++ read.columns)
       .distinctBy(_.exprId)
     val below = Project(columns, input.child)
@@ -368,8 +351,8 @@ private[plan] final class PatternPlan(
       ofResults.size,
       spec.showsEmpty,
       spec.showsUnmatched,
-      spec.late.map(_ => input.columns.size),
-      spec.timeouts.nonEmpty
+      Option.when(spec.readsLate)(input.columns.size),
+      spec.readsTimeouts
     )
   )
 
@@ -397,45 +380,23 @@ private[plan] final class PatternPlan(
 
   def plan: LogicalPlan = {
     checkNames()
-    val schema =
-      if (!hasSides) main
-      else {
-        val late = spec.late.map(_ -> DataTypeUtils.fromAttributes(input.columns))
-        val sides = late.toSeq ++ spec.timeouts.map(_ -> main)
-        sides.foldLeft(new StructType().add(LateOutput.Main, main)) { case (all, (name, of)) =>
-          all.add(name, of)
-        }
-      }
-    val process = KeyedProcess.of(body, rows, None, schema, operator)
-    if (!hasSides) Project(values(process.output), process)
-    else {
-      val structs = process.output.map { output =>
-        if (spec.late.contains(output.name)) output
-        else {
-          val fields = output.dataType.asInstanceOf[StructType]
-          val field = fields.indices.map { i =>
-            Alias(GetStructField(output, i), fields(i).name)(explicitMetadata =
-              Some(fields(i).metadata)
-            )
-          }
-          val struct = CreateStruct.create(values(field))
-          Alias(If(IsNull(output), Literal(null, struct.dataType), struct), output.name)()
-        }
-      }
-      Project(structs, process)
-    }
+    val late = DataTypeUtils.fromAttributes(input.columns)
+    val schema = SideOutput.schema(main, spec.late -> late, spec.timeouts -> main)
+    SideOutput.projected(KeyedProcess.of(body, rows, None, schema, operator), spec.late)(values)
   }
 
   /** The columns of a result, of those of the operator. */
   private def values(of: Seq[NamedExpression]): Seq[NamedExpression] = {
     def shown(column: NamedExpression, name: String) =
-      Alias(value(column), name)(explicitMetadata = Some(column.metadata))
+      Alias(SideOutput.value(column), name)(explicitMetadata = Some(column.metadata))
     val keys = of.take(input.keys.size)
     val Seq(when, number, part) = of.slice(keys.size, keys.size + 3): @unchecked
     val others = of.drop(keys.size + 3)
     val at = shown(when, MatchTime)
     def columns(shown: Seq[Attribute]) = shown.map { column =>
-      Alias(value(others(position(column))), column.name)(explicitMetadata = Some(Metadata.empty))
+      Alias(SideOutput.value(others(position(column))), column.name)(explicitMetadata =
+        Some(Metadata.empty)
+      )
     }
     val named = input.keys.zip(keys).map { case (key, column) => shown(column, key.name) }
     val made = results(
@@ -474,7 +435,8 @@ private[plan] final class PatternPlan(
     val known = (running ++ whole ++ ofKeys ++ ofMatch).toMap
     resolvedResults.map { case (name, result) =>
       val of = valued(result).transformUp {
-        case column: Attribute if known.contains(column.exprId) => value(known(column.exprId))
+        case column: Attribute if known.contains(column.exprId) =>
+          SideOutput.value(known(column.exprId))
         case column: Attribute =>
           throw KeystateErrors.declaration(
             s"'${column.name}' in result '$name' is a column of many rows: say which one, as " +
@@ -485,11 +447,6 @@ private[plan] final class PatternPlan(
       val mark = if (isTime) told(PatternReferences.Time).metadata else Metadata.empty
       Alias(of, name)(explicitMetadata = Some(mark))
     }
-  }
-
-  private def value(column: NamedExpression): Expression = column match {
-    case Alias(child, _) => child
-    case other => other
   }
 
   private def checkNames(): Unit = {
@@ -528,7 +485,7 @@ private[plan] final class PatternPlan(
       ),
       sideOutputs = hasSides,
       metrics = true,
-      lateOutputs = spec.late.map(_ => Some(1)).toSeq,
+      lateOutputs = Option.when(spec.readsLate)(Some(1)).toSeq,
       rowHandling = RowHandling(lateRows = true)
     )
   }
@@ -567,11 +524,13 @@ private[plan] final case class PlannedPattern(
     allRows: Boolean,
     showsEmpty: Boolean = false,
     showsUnmatched: Boolean = false,
-    late: Option[String] = None,
-    timeouts: Option[String] = None,
+    late: Option[SideOutput] = None,
+    timeouts: Option[SideOutput] = None,
     record: Seq[(String, String)] = Nil,
     isText: Boolean = false
-)
+) extends DeclaresLate {
+  def readsTimeouts: Boolean = timeouts.exists(_.isRead)
+}
 
 /** @param ofRow
   *   a column that has to be true

@@ -13,7 +13,7 @@ import keystate.pattern.{AfterMatch, Part, Pattern, Skips, Times}
   *   how many partial matches a key may have, and `drops` whether those that began first are dropped
   *   if there are more
   * @param late
-  *   the side output for late rows, if it is read, and `timeouts` that for partial matches
+  *   the side output for late rows, if there is one, and `timeouts` that for partial matches
   */
 private[keystate] final case class PatternSpec(
     name: Option[String],
@@ -23,12 +23,9 @@ private[keystate] final case class PatternSpec(
     allRows: Boolean,
     mostMatches: Int,
     drops: Boolean,
-    late: Option[String] = None,
-    timeouts: Option[String] = None
+    late: Option[SideOutput],
+    timeouts: Option[SideOutput]
 )
-
-/** The names of a pattern's side outputs. */
-private[keystate] final case class PatternSides(late: Option[String], timeouts: Option[String])
 
 private[keystate] object PatternSpec {
   private implicit val formats: Formats = DefaultFormats
@@ -36,7 +33,7 @@ private[keystate] object PatternSpec {
   /** How many partial matches a key may have, unless it is said. */
   final val MostMatches = 10000
 
-  /** The declaration as Python writes it. */
+  /** The declaration as Python writes it, of side outputs only if they are read. */
   def fromJson(json: String): PatternSpec = {
     val declared = JsonMethods.parse(json)
     def optional[T: Manifest](name: String) = (declared \ name).extractOpt[T]
@@ -48,8 +45,8 @@ private[keystate] object PatternSpec {
       (declared \ "allRows").extract[Boolean],
       optional[Int]("mostMatches").getOrElse(MostMatches),
       (declared \ "drops").extract[Boolean],
-      optional[String]("lateOutput"),
-      optional[String]("timeoutOutput")
+      optional[String]("lateOutput").map(SideOutput(_, isRead = true)),
+      optional[String]("timeoutOutput").map(SideOutput(_, isRead = true))
     )
   }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from pyspark.sql import Column
 
-from keystate._operators.definition import Input, late_output_name
+from keystate._operators.definition import Input, names_if_read
 from keystate._operators.schema_rows import SchemaRows
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
@@ -63,11 +63,12 @@ class AggregateOperator:
             "aggregates have one for the late rows of windows, if side_output_late_data names it"
         )
         tag = None if windows is None else windows.late_output
+        (late,) = names_if_read(self.side_outputs, (tag,), there)
         declared: dict[str, Any] = {
             "name": self.name,
             "maxParallelism": self.rows.max_parallelism,
             "eventTime": None if windows is None else windows.event_time,
-            "lateOutput": late_output_name(self.side_outputs, tag, there),
+            "lateOutput": late,
             "windows": None,
         }
         if windows is not None:

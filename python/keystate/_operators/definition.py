@@ -179,21 +179,31 @@ def shared_parallelism(inputs: Sequence[Input], names: Sequence[str]) -> int | N
     return next(iter(told), None)
 
 
-def late_output_name(read: Sequence[OutputTag], late: OutputTag | None, there: str) -> str | None:
-    """The name of the side output for late rows, if it is read.
+def names_if_read(
+    read: Sequence[OutputTag], declared: Sequence[OutputTag | None], there: str
+) -> list[str | None]:
+    """The names of an operator's side outputs, each ``None`` if it is not read.
 
     Args:
         read: the side outputs that are read.
-        late: the only one that the operator has; ``None`` if it has none.
+        declared: those that the operator can have; ``None`` for one that it does not have.
         there: what the operator has, for the message.
 
     Raises:
         DeclarationError: another one is read.
     """
-    for tag in read:
-        if late is None or tag.tag_id != late.tag_id:
-            raise DeclarationError(f"there is no side output '{tag.tag_id}': {there}")
-    return read[0].tag_id if read else None
+    names = [None if tag is None else tag.tag_id for tag in declared]
+    wanted = [tag.tag_id for tag in read]
+    for name in wanted:
+        if name not in names:
+            raise DeclarationError(f"there is no side output '{name}': {there}")
+    return [name if name in wanted else None for name in names]
+
+
+def check_one_of(setting: str, value: str, known: Sequence[str]) -> None:
+    """Raises DeclarationError if a setting has another value."""
+    if value not in known:
+        raise DeclarationError(f"{setting} must be one of {', '.join(known)}, got {value!r}")
 
 
 def check_late_output(tag: Any, row_type: T.StructType) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +10,8 @@ from keystate._operators.aggregates import check_rows
 from keystate._operators.definition import (
     Input,
     check_late_output,
-    late_output_name,
+    check_one_of,
+    names_if_read,
     shared_parallelism,
 )
 from keystate.errors import DeclarationError
@@ -20,6 +20,9 @@ from keystate.functions import OutputTag
 Direction = Literal["backward", "forward", "nearest"]
 How = Literal["left", "inner"]
 Wait = Literal["complete", "none"]
+
+#: The side outputs of a join, for messages.
+_THERE = "a join has one for late rows, if late_output names it"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +82,7 @@ class AsOfOperator:
         Raises:
             DeclarationError: a side output is read that the operator does not have.
         """
-        there = "a join has one for late rows, if late_output names it"
-        late = late_output_name(self.side_outputs, self.late_output, there)
+        (late,) = names_if_read(self.side_outputs, (self.late_output,), _THERE)
         match = self.matching
         groups = shared_parallelism((self.left, self.right), ("left", "right"))
         return json.dumps(
@@ -148,7 +150,7 @@ class JoinAllOperator:
         Raises:
             DeclarationError: a side output is read that the operator does not have.
         """
-        there = "a join has one for late rows, if late_output names it"
+        (late,) = names_if_read(self.side_outputs, (self.late_output,), _THERE)
         names = [f"{i + 1}. stream" for i in range(len(self.inputs))]
         return json.dumps(
             {
@@ -159,12 +161,6 @@ class JoinAllOperator:
                 "outer": self.outer,
                 "suffixes": self.suffixes,
                 "earliest": self.earliest,
-                "lateOutput": late_output_name(self.side_outputs, self.late_output, there),
+                "lateOutput": late,
             }
         )
-
-
-def check_one_of(setting: str, value: str, known: Sequence[str]) -> None:
-    """Raises DeclarationError if a setting has another value."""
-    if value not in known:
-        raise DeclarationError(f"{setting} must be one of {', '.join(known)}, got {value!r}")

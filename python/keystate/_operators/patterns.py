@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pyspark.sql import Column
 
 from keystate._operators.aggregates import check_rows
-from keystate._operators.definition import Input, check_late_output
+from keystate._operators.definition import Input, check_late_output, check_one_of, names_if_read
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag
 from keystate.patterns import Part, Pattern
@@ -41,32 +41,26 @@ class PatternOperator:
     def check(self) -> None:
         """Raises DeclarationError if a setting is none, or the input doesn't fit."""
         check_rows(self.rows, "a pattern")
-        if self.on_limit not in ("fail", "drop"):
-            raise DeclarationError(f"on_limit must be one of fail, drop, got {self.on_limit!r}")
+        check_one_of("on_limit", self.on_limit, ("fail", "drop"))
         if self.max_partial_matches is not None and self.max_partial_matches < 1:
             raise DeclarationError(
                 f"max_partial_matches must be positive, got {self.max_partial_matches}"
             )
         if self.late_output is not None:
             check_late_output(self.late_output, self.rows.row_type)
-        for tag in self.side_outputs:
-            if tag.tag_id not in {one.tag_id for one in self._tags}:
-                raise DeclarationError(
-                    f"there is no side output '{tag.tag_id}': a pattern has one for late rows, if "
-                    "late_output names it, and one for partial matches whose time is over, if "
-                    "timeout_output names it"
-                )
-
-    @property
-    def _tags(self) -> Sequence[OutputTag]:
-        return [tag for tag in (self.late_output, self.timeout_output) if tag is not None]
-
-    def _read(self, tag: OutputTag | None) -> str | None:
-        read = tag is not None and tag.tag_id in {one.tag_id for one in self.side_outputs}
-        return tag.tag_id if tag is not None and read else None
 
     def declared(self) -> tuple[list[Column], str]:
-        """The conditions, and the JSON that the jar reads, of all but the columns."""
+        """The conditions, and the JSON that the jar reads, of all but the columns.
+
+        Raises:
+            DeclarationError: a side output is read that the operator does not have.
+        """
+        there = (
+            "a pattern has one for late rows, if late_output names it, and one for partial matches "
+            "whose time is over, if timeout_output names it"
+        )
+        tags = self.late_output, self.timeout_output
+        late, timeouts = names_if_read(self.side_outputs, tags, there)
         conditions: list[Column] = []
         after = self.pattern.skip
         spec = {
@@ -78,8 +72,8 @@ class PatternOperator:
             "allRows": not self.results,
             "mostMatches": self.max_partial_matches,
             "drops": self.on_limit == "drop",
-            "lateOutput": self._read(self.late_output),
-            "timeoutOutput": self._read(self.timeout_output),
+            "lateOutput": late,
+            "timeoutOutput": timeouts,
         }
         return conditions, json.dumps(spec)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 
 from keystate._jvm import bridge
-from keystate._operators.definition import Input, check_late_output
-from keystate._operators.joins import How, JoinAllOperator, check_one_of
+from keystate._operators.definition import Input, check_late_output, check_one_of
+from keystate._operators.joins import How, JoinAllOperator
 from keystate._operators.side_outputs import ResultDataFrame
 from keystate.functions import OutputTag
 from keystate.state import Time

@@ -6,7 +6,8 @@ import datetime
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from keystate._operators.joins import JoinAllOperator, check_one_of
+from keystate._operators.definition import check_one_of
+from keystate._operators.joins import JoinAllOperator
 from keystate._operators.side_outputs import ResultDataFrame
 from keystate.errors import DeclarationError
 from keystate.functions import OutputTag

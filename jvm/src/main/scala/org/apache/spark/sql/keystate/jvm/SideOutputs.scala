@@ -12,7 +12,7 @@ import org.apache.spark.sql.{DataFrame, Dataset}
 import keystate.errors.KeystateErrors
 import keystate.{OutputTag, SideWrite}
 import org.apache.spark.sql.keystate.operator.OperatorFunction
-import org.apache.spark.sql.keystate.plan.{KeyedProcess, SideOutput}
+import org.apache.spark.sql.keystate.plan.{KeyedProcess, Names, SideOutput}
 import org.apache.spark.sql.keystate.spec.OperatorSpec
 
 /** The side outputs of a Dataset that a function made: the function's plan, with more columns. */
@@ -94,7 +94,7 @@ object SideOutputs {
     val names = Outputs.Main +: tags.map(_.id)
     if (tags.exists(_.id.isEmpty))
       throw KeystateErrors.declaration("A side output needs a name.")
-    names.diff(names.distinctBy(_.toLowerCase)).headOption.foreach { name =>
+    Names.repeated(names).foreach { name =>
       throw KeystateErrors.declaration(
         s"Two outputs are named '$name': names differ in more than upper and lower case, and " +
           s"'${Outputs.Main}' is the main output."

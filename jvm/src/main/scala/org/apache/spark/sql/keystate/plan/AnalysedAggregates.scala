@@ -110,14 +110,12 @@ private[plan] object AnalysedAggregates {
     }
   }
 
-  private def checkNames(named: Seq[NamedExpression]): Unit = {
-    val names = named.map(_.name)
-    names.diff(names.distinctBy(_.toLowerCase)).headOption.foreach { name =>
+  private def checkNames(named: Seq[NamedExpression]): Unit =
+    Names.repeated(named.map(_.name)).foreach { name =>
       throw KeystateErrors.declaration(
         s"Two aggregates are named '$name': give one another name, with alias."
       )
     }
-  }
 
   private def refused(plan: LogicalPlan): Throwable = {
     val what = plan.collectFirst {

@@ -66,7 +66,7 @@ private[plan] object JoinedInput {
     *   what to do about it
     */
   def checkNames(names: Seq[String], instead: String): Unit =
-    names.diff(names.distinctBy(_.toLowerCase)).headOption.foreach { name =>
+    Names.repeated(names).foreach { name =>
       throw KeystateErrors.declaration(s"Two columns of the result are named '$name': $instead.")
     }
 }

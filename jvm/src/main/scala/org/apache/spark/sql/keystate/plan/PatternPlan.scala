@@ -454,7 +454,7 @@ private[plan] final class PatternPlan(
       if (spec.isText) input.keys.map(_.name) ++ results.map(_._1)
       else if (spec.allRows) input.columns.map(_.name) ++ Seq(MatchTime, MatchNumber, MatchPart)
       else input.keys.map(_.name) ++ Seq(MatchTime) ++ results.map(_._1)
-    names.diff(names.distinctBy(_.toLowerCase)).headOption.foreach { name =>
+    Names.repeated(names).foreach { name =>
       throw KeystateErrors.declaration(
         s"Two columns of the pattern's result are named '$name': give one another name, with alias."
       )

@@ -4,6 +4,7 @@ import org.json4s._
 import org.json4s.jackson.JsonMethods
 
 import keystate.pattern.{AfterMatch, Part, Pattern, Skips, Times}
+import org.apache.spark.sql.keystate.spec.SpecJson
 
 /** The declaration of a pattern of parts. Times are in us.
   *
@@ -35,70 +36,79 @@ private[keystate] object PatternSpec {
 
   /** The declaration as Python writes it, of side outputs only if they are read. */
   def fromJson(json: String): PatternSpec = {
-    val declared = JsonMethods.parse(json)
-    def optional[T: Manifest](name: String) = (declared \ name).extractOpt[T]
+    val declared = new SpecJson("a pattern", JsonMethods.parse(json))
+    import declared.field
     PatternSpec(
-      optional[String]("name"),
-      optional[Int]("maxParallelism"),
-      Pattern((declared \ "parts").children.map(part), optional[Long]("within")),
-      after(declared \ "after"),
-      (declared \ "allRows").extract[Boolean],
-      optional[Int]("mostMatches").getOrElse(MostMatches),
-      (declared \ "drops").extract[Boolean],
-      optional[String]("lateOutput").map(SideOutput(_, isRead = true)),
-      optional[String]("timeoutOutput").map(SideOutput(_, isRead = true))
+      field("name").extractOpt[String],
+      field("maxParallelism").extractOpt[Int],
+      Pattern(field("parts").children.map(part), field("within").extractOpt[Long]),
+      after(field("after")),
+      field("allRows").extract[Boolean],
+      field("mostMatches").extractOpt[Int].getOrElse(MostMatches),
+      field("drops").extract[Boolean],
+      field("lateOutput").extractOpt[String].map(SideOutput(_, isRead = true)),
+      field("timeoutOutput").extractOpt[String].map(SideOutput(_, isRead = true))
     )
   }
 
   private def part(json: JValue): Part = {
-    def optional[T: Manifest](name: String) = (json \ name).extractOpt[T]
-    def name = (json \ "name").extract[String]
-    (json \ "kind").extract[String] match {
+    val declared = new SpecJson("a part of a pattern", json)
+    import declared.field
+    def name = field("name").extract[String]
+    field("kind").extract[String] match {
       case "absent" =>
         Part.Absent(
           name,
-          (json \ "condition").extract[Int],
-          (json \ "atOnce").extract[Boolean],
-          optional[Long]("within")
+          field("condition").extract[Int],
+          field("atOnce").extract[Boolean],
+          field("within").extractOpt[Long]
         )
       case "group" =>
         Part.Group(
-          (json \ "parts").children.map(part),
-          skips(json \ "skips"),
-          times(json \ "times"),
-          optional[Int]("until")
+          field("parts").children.map(part),
+          skips(field("skips")),
+          times(field("times")),
+          field("until").extractOpt[Int]
         )
       case "rows" =>
         Part.Rows(
           name,
-          optional[Int]("condition"),
-          skips(json \ "skips"),
-          times(json \ "times"),
-          (json \ "greedy").extract[Boolean],
-          optional[Int]("until"),
-          optional[Long]("within")
+          field("condition").extractOpt[Int],
+          skips(field("skips")),
+          times(field("times")),
+          field("greedy").extract[Boolean],
+          field("until").extractOpt[Int],
+          field("within").extractOpt[Long]
         )
     }
   }
 
-  private def times(json: JValue) = Times(
-    (json \ "least").extract[Int],
-    (json \ "most").extractOpt[Int],
-    (json \ "optional").extract[Boolean],
-    skips(json \ "skips")
-  )
+  private def times(json: JValue) = {
+    val declared = new SpecJson("the times of a part", json)
+    import declared.field
+    Times(
+      field("least").extract[Int],
+      field("most").extractOpt[Int],
+      field("optional").extract[Boolean],
+      skips(field("skips"))
+    )
+  }
 
   private def skips(json: JValue): Skips = Skips.all.find(_.name == json.extract[String]).get
 
-  private def after(json: JValue): AfterMatch = (json \ "kind").extract[String] match {
-    case "no_skip" => AfterMatch.NoSkip
-    case "to_next" => AfterMatch.ToNext
-    case "past_last" => AfterMatch.PastLast
-    case to =>
-      AfterMatch.To(
-        (json \ "part").extract[String],
-        last = to == "to_last",
-        (json \ "needed").extract[Boolean]
-      )
+  private def after(json: JValue): AfterMatch = {
+    val declared = new SpecJson("what is skipped after a match", json)
+    import declared.field
+    field("kind").extract[String] match {
+      case "no_skip" => AfterMatch.NoSkip
+      case "to_next" => AfterMatch.ToNext
+      case "past_last" => AfterMatch.PastLast
+      case to =>
+        AfterMatch.To(
+          field("part").extract[String],
+          last = to == "to_last",
+          field("needed").extract[Boolean]
+        )
+    }
   }
 }

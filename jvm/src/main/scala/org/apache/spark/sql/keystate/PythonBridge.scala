@@ -83,18 +83,14 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
       function: Column,
       outputSchema: String,
       spec: String
-  ): DataFrame = {
-    RealTimeSession.prepare(session)
+  ): DataFrame = operator {
     val read = keyedInputs(inputs, keys, orders)
-    ClassicDataset.ofRows(
-      session,
-      KeyedProcess.of(
-        PythonOperatorFunction(expression(function).asInstanceOf[PythonUDF]),
-        read.head,
-        InputRole.named(role).map(read(1) -> _),
-        DataType.fromJson(outputSchema).asInstanceOf[StructType],
-        OperatorSpec.fromJson(spec)
-      )
+    KeyedProcess.of(
+      PythonOperatorFunction(expression(function).asInstanceOf[PythonUDF]),
+      read.head,
+      InputRole.named(role).map(read(1) -> _),
+      DataType.fromJson(outputSchema).asInstanceOf[StructType],
+      OperatorSpec.fromJson(spec)
     )
   }
 
@@ -111,14 +107,11 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
       order: JList[Column],
       aggregates: JList[Column],
       spec: String
-  ): DataFrame = {
-    RealTimeSession.prepare(session)
+  ): DataFrame = operator {
     val df = rows.asInstanceOf[ClassicDataset[_]]
     val by = keys.asScala.toSeq
     val input = OperatorInput.byColumns(df, by, order.asScala.toSeq)
-    val plan =
-      AggregatePlan.of(df, input, by, aggregates.asScala.toSeq, AggregateSpec.fromJson(spec))
-    ClassicDataset.ofRows(session, plan)
+    AggregatePlan.of(df, input, by, aggregates.asScala.toSeq, AggregateSpec.fromJson(spec))
   }
 
   /** Matches of a pattern of parts.
@@ -141,18 +134,16 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
       conditions: JList[Column],
       results: JList[Column],
       spec: String
-  ): DataFrame = {
-    RealTimeSession.prepare(session)
+  ): DataFrame = operator {
     val df = rows.asInstanceOf[ClassicDataset[_]]
     val input = OperatorInput.byColumns(df, keys.asScala.toSeq, order.asScala.toSeq)
-    val plan = PatternPlan.of(
+    PatternPlan.of(
       df,
       input,
       conditions.asScala.toSeq,
       results.asScala.toSeq,
       PatternSpec.fromJson(spec)
     )
-    ClassicDataset.ofRows(session, plan)
   }
 
   /** What `MATCH_RECOGNIZE (...)` of SQL makes of a DataFrame.
@@ -162,10 +153,9 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
     * @param name
     *   the operator's name; empty if it has none
     */
-  def matchRecognize(rows: Dataset[_], text: String, name: String): DataFrame = {
-    RealTimeSession.prepare(session)
+  def matchRecognize(rows: Dataset[_], text: String, name: String): DataFrame = operator {
     val df = rows.asInstanceOf[ClassicDataset[_]]
-    ClassicDataset.ofRows(session, MatchRecognizePlan.of(df, text, Option(name).filter(_.nonEmpty)))
+    MatchRecognizePlan.of(df, text, Option(name).filter(_.nonEmpty))
   }
 
   /** An as-of join of two keyed DataFrames.
@@ -180,10 +170,9 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
       keys: JList[JList[Column]],
       orders: JList[JList[Column]],
       spec: String
-  ): DataFrame = {
-    RealTimeSession.prepare(session)
+  ): DataFrame = operator {
     val Seq(left, right) = keyedInputs(inputs, keys, orders): @unchecked
-    ClassicDataset.ofRows(session, AsOfPlan.of(left, right, AsOfSpec.fromJson(spec)))
+    AsOfPlan.of(left, right, AsOfSpec.fromJson(spec))
   }
 
   /** A join of many keyed DataFrames.
@@ -198,9 +187,13 @@ final class PythonBridge private (protected val checkpoints: SessionCheckpoints)
       keys: JList[JList[Column]],
       orders: JList[JList[Column]],
       spec: String
-  ): DataFrame = {
+  ): DataFrame = operator {
+    JoinAllPlan.of(keyedInputs(inputs, keys, orders), JoinAllSpec.fromJson(spec))
+  }
+
+  /** The output of an operator. */
+  private def operator(plan: => LogicalPlan): DataFrame = {
     RealTimeSession.prepare(session)
-    val plan = JoinAllPlan.of(keyedInputs(inputs, keys, orders), JoinAllSpec.fromJson(spec))
     ClassicDataset.ofRows(session, plan)
   }
 

@@ -106,8 +106,7 @@ private[keystate] final class KafkaSink(options: Map[String, String])
 
   private def stage(run: Run)(batch: Long, files: Seq[StagedFile]): Unit =
     if (files.nonEmpty) {
-      val isLittle = files.map(_.bytes).sum < own.driverBytes
-      val most = if (isLittle) 1 else session.sparkContext.defaultParallelism
+      val most = if (isLittle(files)) 1 else session.sparkContext.defaultParallelism
       val staged = StagedBatch.of(batch, s"${UUID.randomUUID}", files, most)
       val note = CommitNotes.Note(
         staged.toJson,
@@ -121,13 +120,16 @@ private[keystate] final class KafkaSink(options: Map[String, String])
       CommitNotes.put(run.checkpoint, batch, note)
     }
 
+  /** Whether the driver itself publishes them. */
+  private def isLittle(files: Seq[StagedFile]) = files.map(_.bytes).sum < own.driverBytes
+
   private def publish(run: Run, staged: StagedBatch): Seq[Published] = {
     val started = System.nanoTime
     open = staged.groups.size
     val tasks = new PublishingTasks(own, run.id, s"${run.checkpoint}", conf, staged)
     val published =
       try
-        if (staged.files.map(_.bytes).sum < own.driverBytes)
+        if (isLittle(staged.files))
           staged.groups.indices.map(tasks.publish)
         else {
           // Where their producers are: to open one again takes longer than to publish.

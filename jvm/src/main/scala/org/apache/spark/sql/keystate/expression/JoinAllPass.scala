@@ -63,10 +63,10 @@ private[expression] final class JoinAllPass(
       if (showsAlone(stream)) Iterator.single(joined.untimed(key, stream, stored))
       else Iterator.empty
     else {
-      val own = joined.of(stream, stored)
+      val own = joined.of(stream, stored.copy())
       if (own.time <= lateUntil) Iterator.single(joined.late(key, stream, own))
       else {
-        val found = add(stream, joined.of(stream, stored.copy()), ofKey(key, row))
+        val found = add(stream, own, ofKey(key, row))
         if (found == null) Iterator.empty else found.map(joined.result(key, _))
       }
     }

@@ -9,6 +9,7 @@ import keystate.{
   SortedMapState, SortedMapStateDescriptor, TypeInformation, ValueState, ValueStateDescriptor
 }
 import org.apache.spark.sql.keystate.encoding.ValueCopies
+import org.apache.spark.sql.keystate.jvm.WindowedFunction
 
 /** Makes one accumulator of elements; null is that of no elements. */
 private[keystate] sealed abstract class Fold(val accumulatorType: TypeInformation[_])
@@ -97,12 +98,18 @@ private[keystate] sealed abstract class Contents extends Serializable {
   def remove(window: WindowKey): Unit = clear(window)
 }
 
+private[windows] object Contents {
+
+  /** The names of the states. */
+  val Seq(accumulators, sessions, elements) = WindowedFunction.Contents: @unchecked
+}
+
 /** An accumulator for each window. */
 private[keystate] class FoldedContents(val fold: Fold) extends Contents {
   @transient protected var accumulators: SortedMapState[WindowKey, Any] = _
 
   /** Of the state. */
-  protected def name: String = "window-contents"
+  protected def name: String = Contents.accumulators
 
   override def kind: String = "an accumulator each"
 
@@ -142,7 +149,7 @@ private[keystate] class ListedContents(elementType: TypeInformation[_]) extends 
   override def open(store: KeyedStateStore): Unit = {
     stored = store.getSortedMapState(
       new SortedMapStateDescriptor(
-        "window-elements",
+        Contents.elements,
         KeyOrder.NATURAL,
         WindowStates.Numbered,
         TypeInformation.struct[StoredElement]("row" -> elementType, "time" -> time)

@@ -27,7 +27,7 @@ private[keystate] trait MergingContents { self: Contents =>
 private[keystate] final class FoldedSessions(own: Fold)
     extends FoldedContents(own)
     with MergingContents {
-  override protected def name: String = "session-contents"
+  override protected def name: String = Contents.sessions
 
   override def contains(window: WindowKey): Boolean = accumulators.contains(window)
 

@@ -8,6 +8,7 @@ import keystate.{
   KeyedBroadcastProcessFunction, KeyedCoProcessFunction, KeyedProcessFunction, ProcessFunction,
   RichFunction, RuntimeContext, TimeDomain
 }
+import org.apache.spark.sql.keystate.spec.Protocol
 
 /** How a subtask calls a function, for each kind of function. */
 private[keystate] sealed abstract class FunctionCalls(val function: RichFunction) {
@@ -166,6 +167,14 @@ trait WindowedFunction {
 
   /** What the checkpoint records of its windows: they can't change while windows are open. */
   def windows: String
+}
+
+object WindowedFunction {
+
+  /** The names of the states with what windows hold: accumulators, those of merged windows, and
+    * elements.
+    */
+  val Contents: Seq[String] = Protocol.WindowContents
 }
 
 /** The context of an element or timer in such a function. */

@@ -37,6 +37,21 @@ def drawn(chance: random.Random, count: int, begin: int, span: int) -> list[Row]
     ]
 
 
+def feed_drawn(chance: random.Random, into: Any, count: int, begin: int) -> list[Row]:
+    """Feeds rows of two seconds in two micro-batches; returns them."""
+    rows = drawn(chance, count, begin, 2000)
+    cut = chance.randrange(1, count)
+    for part in (rows[:cut], rows[cut:]):
+        into.feed([(key, n, at(time)) for key, n, time in part])
+    return rows
+
+
+def feed_ends(fed: Sequence[Any], *times: int) -> None:
+    for time in times:
+        for into in fed:
+            into.feed([("end", time, at(time))])
+
+
 def of_sql(streams: Sequence[list[Row]], within: int, how: str) -> list[tuple[Any, ...]]:
     """The numbers of each result's rows: of all sets of streams that a result could have."""
     sql = sqlite3.connect(":memory:")
@@ -140,16 +155,10 @@ def test_streams_are_joined_as_sql_does(
         settings(**{"spark.sql.shuffle.partitions": partitions, "spark.keystate.backend": backend})
         for _ in range(3):
             for rows, into in zip(streams, fed):
-                some = drawn(chance, 14, begin, 2000)
-                rows += some
-                cut = chance.randrange(1, 14)
-                for part in (some[:cut], some[cut:]):
-                    into.feed([(key, n, at(time)) for key, n, time in part])
+                rows += feed_drawn(chance, into, 14, begin)
             begin += 1700
         if partitions == "1":
-            for end in (END, 2 * END):
-                for into in fed:
-                    into.feed([("end", end, at(end))])
+            feed_ends(fed, END, 2 * END)
         joined = keystate.join_all(
             [
                 keystate.keyed(into.source().withWatermark("time", "2 seconds"), "id")
@@ -364,16 +373,10 @@ def test_streams_are_joined_within_an_interval_as_sql_does(
         settings(**{"spark.sql.shuffle.partitions": partitions, "spark.keystate.backend": backend})
         for _ in range(3):
             for rows, into in zip(streams, fed):
-                some = drawn(chance, 20, begin, 2000)
-                rows += some
-                cut = chance.randrange(1, 20)
-                for part in (some[:cut], some[cut:]):
-                    into.feed([(key, n, at(time)) for key, n, time in part])
+                rows += feed_drawn(chance, into, 20, begin)
             begin += 1700
         if partitions == "3":
-            for end in (END, 2 * END, 3 * END):
-                for into in fed:
-                    into.feed([("end", end, at(end))])
+            feed_ends(fed, END, 2 * END, 3 * END)
         joined = interval(*(s.source().withWatermark("time", "2 seconds") for s in fed), case)
         windows = keystate.keyed(joined, "id").window(TumblingEventTimeWindows.of(1000))
         found += fed[0].run(lambda _, windows=windows: windows.aggregate(F.count("*").alias("n")))

@@ -31,6 +31,21 @@ def create(master: str, partitions: int | str, **settings: str) -> SparkSession:
     return keystate.configure(builder(master, partitions).config(map=settings)).getOrCreate()
 
 
+def speculation(after: str) -> dict[str, str]:
+    """Settings of a cluster here in which a task that runs longer than this runs twice."""
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.speculation": "true",
+        "spark.speculation.interval": "50ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.minTaskRuntime": after,
+        # Else only tasks that are slow for the number of their rows.
+        "spark.speculation.efficiency.enabled": "false",
+    }
+
+
 def error(operation: Callable[[], Any]) -> str:
     """What it fails with."""
     try:

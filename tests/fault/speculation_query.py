@@ -51,15 +51,7 @@ def main() -> None:
     folder = Path(place)
     settings = {
         "spark.keystate.backend": backend,
-        "spark.driver.host": "127.0.0.1",
-        "spark.executor.memory": "512m",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "50ms",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.5",
-        "spark.speculation.minTaskRuntime": "500ms",
-        # Else only tasks that are slow for the number of their rows.
-        "spark.speculation.efficiency.enabled": "false",
+        **sessions.speculation("500ms"),
         **events.settings(folder),
     }
     builder = sessions.builder(master, 2).config(map=settings)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from keystate import admin
 
-from tests.fault import batch_files
+from tests.fault import batch_files, sessions
 from tests.fault import restart_query as query
 from tests.fault.drivers import CLUSTER, Started, committed, standalone
 from tests.fault.faults import Plan
@@ -145,16 +145,7 @@ def test_two_attempts_publish(tmp_path: Path, servers: str) -> None:
     """A task that publishes is held, and Spark runs it a second time."""
     run = Run(tmp_path, servers)
     run.plan.add("held", "open", 3, "hold", r"staged/")
-    speculation = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.executor.memory": "512m",
-        "spark.speculation": "true",
-        "spark.speculation.interval": "50ms",
-        "spark.speculation.multiplier": "1.1",
-        "spark.speculation.quantile": "0.5",
-        "spark.speculation.minTaskRuntime": "200ms",
-        "spark.speculation.efficiency.enabled": "false",
-    }
+    speculation = sessions.speculation("200ms")
     with (
         standalone(tmp_path, ["127.0.0.1", "127.0.0.2"], cores=2) as cluster,
         run.start(cluster.url, 4, **V2, **BY_TASKS, **speculation) as driver,
